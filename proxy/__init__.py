@@ -1,0 +1,3 @@
+"""A local OpenAI-compatible proxy that compacts an agent's conversation transparently."""
+
+__version__ = "0.1.0"

@@ -1,0 +1,1 @@
+"""Arithmetic over conversations: no clock, randomness, logging, environment or sockets."""

@@ -1,0 +1,214 @@
+"""
+Name the parts of a conversation: brief, turns, and the view that goes upstream.
+
+The wire objects stay untouched inside `Message.wire` and are opaque here; a dialect
+makes messages from them and renders views back. What the core may change it says as
+texts: one appended to a message, or one put in another's place.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+
+class Role(StrEnum):
+    """Who speaks. Developer messages are `SYSTEM`."""
+
+    SYSTEM = "system"
+    USER = "user"
+    ASSISTANT = "assistant"
+    TOOL = "tool"
+
+
+class Kind(StrEnum):
+    """What a text of a message is."""
+
+    SAID = "said"
+    RESULT = "result"
+    ARGUMENTS = "arguments"
+    REASONING = "reasoning"
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """
+    One string of a message, in the order in which the wire object has them.
+
+    Attributes:
+        kind: What it is.
+        text: The string itself; for `ARGUMENTS` as it came, usually JSON.
+        of: For `ARGUMENTS` the index in `Message.calls`, for `RESULT` that in
+            `Message.answers`, else 0.
+    """
+
+    kind: Kind
+    text: str
+    of: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A tool call. `id` pairs it with its result; models repeat ids, so pairing is by position too."""
+
+    id: str
+    name: str
+    arguments: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attachment:
+    """An image, audio clip or file inside a message."""
+
+    kind: str
+    name: str = ""
+    media_type: str = ""
+    size_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Message:
+    """
+    One message of a conversation.
+
+    Attributes:
+        role: Who speaks. A message that carries a tool's result is `TOOL`, whatever
+            the wire calls it.
+        wire: The object as it came, never changed; None for a message of our making.
+        texts: Every string of its content, arguments and reasoning.
+        calls: Tool calls, in order.
+        answers: Ids of the calls that it answers, in order.
+        attachments: What is not text.
+        normal: Its normal form, for the digest; empty where identity ignores it.
+        size_bytes: About the size of the wire object as JSON, for deciding where to count.
+    """
+
+    role: Role
+    wire: Any = None
+    texts: tuple[Text, ...] = ()
+    calls: tuple[Call, ...] = ()
+    answers: tuple[str, ...] = ()
+    attachments: tuple[Attachment, ...] = ()
+    normal: bytes = b""
+    size_bytes: int = 0
+
+    def said(self) -> str:
+        """What it says, without arguments, results and reasoning."""
+        return "\n".join(t.text for t in self.texts if t.kind is Kind.SAID)
+
+    def result(self, answer: int) -> str:
+        """The text of the result for the call `answers[answer]`."""
+        return "\n".join(t.text for t in self.texts if t.kind is Kind.RESULT and t.of == answer)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turn:
+    """An assistant message and everything up to the next one: `messages[start:end]`."""
+
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conversation:
+    """
+    A request's messages with what stands around them.
+
+    Attributes:
+        messages: All of them, in order.
+        brief_end: Index of the first assistant message; `len(messages)` without one.
+        turns: The turns after the brief, without gaps.
+        model: As the request names it; empty where it names none.
+        tool_names: Names of the tools offered.
+        output_limit: The request's own limit on output tokens, or None.
+        stream: Whether the client asked for a stream.
+        fixed_texts: Tools and other prompt fields outside the messages, as JSON text,
+            for counting.
+    """
+
+    messages: tuple[Message, ...]
+    brief_end: int
+    turns: tuple[Turn, ...]
+    model: str = ""
+    tool_names: tuple[str, ...] = ()
+    output_limit: int | None = None
+    stream: bool = False
+    fixed_texts: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cut:
+    """In the message `at` places after the brief, `put` stands for the text of index `text`."""
+
+    at: int
+    text: int
+    put: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shown:
+    """
+    One message of a view.
+
+    Attributes:
+        message: The original, or one of our making.
+        appended: Text added at its end; empty for none.
+        cuts: What stands in the place of which of its texts, as (index, text).
+    """
+
+    message: Message
+    appended: str = ""
+    cuts: tuple[tuple[int, str], ...] = ()
+
+    @property
+    def is_word_for_word(self) -> bool:
+        """Whether it goes upstream just as the client sent it."""
+        return not self.appended and not self.cuts and self.message.wire is not None
+
+
+View = tuple[Shown, ...]
+
+
+def find_turns(messages: Sequence[Message]) -> tuple[int, tuple[Turn, ...]]:
+    """
+    The end of the brief, and the turns after it.
+
+    A turn never begins between a call and its result. Pairs are found by position:
+    a result answers the nearest call before it that has its id and no answer yet,
+    because models repeat ids. Assistant messages that follow one another stay in one
+    turn only where a later result would be parted from its call. A trailing assistant
+    message without calls (a prefill) belongs to the turn before it.
+    """
+    starts = [i for i, m in enumerate(messages) if m.role is Role.ASSISTANT]
+    if not starts:
+        return len(messages), ()
+    brief_end = starts[0]
+    last = len(messages) - 1
+    if len(starts) > 1 and starts[-1] == last and not messages[last].calls:
+        starts.pop()
+    joined = _joined(messages)
+    kept = [s for s in starts if s == brief_end or s not in joined]
+    ends = [*kept[1:], len(messages)]
+    return brief_end, tuple(Turn(start=s, end=e) for s, e in zip(kept, ends, strict=True))
+
+
+def _joined(messages: Sequence[Message]) -> set[int]:
+    """Indices of assistant messages that stand between a call and its result."""
+    open_calls: dict[str, list[int]] = {}
+    joined: set[int] = set()
+    assistants: list[int] = []
+    for i, message in enumerate(messages):
+        if message.role is Role.ASSISTANT:
+            assistants.append(i)
+            for call in message.calls:
+                open_calls.setdefault(call.id, []).append(i)
+        for answered in message.answers:
+            callers = open_calls.get(answered)
+            if not callers:
+                continue
+            caller = callers.pop()
+            for between in reversed(assistants):
+                if between <= caller:
+                    break
+                joined.add(between)
+    return joined

@@ -1,0 +1,1 @@
+"""One file per wire format: parse, render, usage and errors."""

@@ -1,0 +1,1 @@
+"""Where rewrites are kept: in memory or in one SQLite file."""

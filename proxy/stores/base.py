@@ -1,0 +1,57 @@
+"""
+Keep small values under digests, so that a restart changes no byte of a view.
+
+A store knows nothing of conversations: it finds the value of the longest history and
+keeps the first value that was stored. `memory` and `sqlite` pass one contract test.
+"""
+
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import Protocol
+
+
+class Shelf(StrEnum):
+    """
+    What a digest is a digest of.
+
+    `SEEN` holds rewrites under the whole history that was seen, `RANGE` under the
+    replaced range alone, `FAILED` the attempts that came to nothing.
+    """
+
+    SEEN = "seen"
+    RANGE = "range"
+    FAILED = "failed"
+
+
+class Store(Protocol):
+    """
+    Values under digests. Every method may raise `StoreError`; none blocks the event loop.
+
+    Digests carry the caller's scope already: who does not know the digest finds nothing.
+    """
+
+    @property
+    def secret(self) -> bytes:
+        """32 random bytes that live with the store; they key the hash of the caller's credentials."""
+        ...
+
+    async def longest(self, shelf: Shelf, digests: Sequence[bytes]) -> tuple[int, bytes] | None:
+        """
+        The value under the last of *digests* that has one, with that digest's index.
+
+        Reading an entry counts as use of it (`sqlite` prunes by age since last use,
+        to within a day).
+        """
+        ...
+
+    async def add(self, shelf: Shelf, digest: bytes, value: bytes) -> bytes:
+        """Store *value* unless the digest has one already; returns what is stored, the first."""
+        ...
+
+    async def size(self) -> tuple[int, int]:
+        """Number of entries, and bytes they take."""
+        ...
+
+    async def close(self) -> None:
+        """Flush and let go; a second call does nothing."""
+        ...
