@@ -1,0 +1,226 @@
+"""
+Talk HTTP to the upstream.
+
+Bytes in, bytes out: nothing is decoded, no redirect followed, no cookie kept, no
+header added that the client did not send. Slow is not gone: there is a limit on
+connecting and one on silence, none on the whole. The transport is httpx-aiohttp's, called
+without httpx's client: its own interface is the one that relays chunks as they come.
+"""
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+
+import aiohttp
+import httpx
+from httpx_aiohttp import AiohttpTransport
+
+from proxy.errors import UpstreamStalled, UpstreamUnreachable
+from proxy.paths import Target
+
+Headers = Sequence[tuple[str, str]]
+
+# llama.cpp closes an idle connection after 5 s; one that is used again at that very
+# moment would be lost.
+KEEPALIVE_SECONDS = 4.0
+# A queued request holds its connection, so the pool must not be the bottleneck.
+MAX_CONNECTIONS = 1000
+# Answers to questions of our own are small; a server that sends more is not believed.
+MAX_ANSWER_BYTES = 8 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """A whole answer to a question of our own."""
+
+    status: int
+    headers: Headers
+    body: bytes
+
+
+class Response:
+    """A response whose body has not been read yet; `close` ends the upstream's work."""
+
+    def __init__(self, response: httpx.Response) -> None:
+        self._response = response
+        self.status = response.status_code
+        self.headers: list[tuple[bytes, bytes]] = [(k.lower(), v) for k, v in response.headers.raw]
+
+    def header(self, name: str) -> str:
+        """The value of a header; empty where it is absent."""
+        return self._response.headers.get(name, "")
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        """
+        The body's bytes, each piece as it comes.
+
+        Raises:
+            UpstreamUnreachable: If the connection breaks in mid-body.
+            UpstreamStalled: If it is silent for too long.
+        """
+        stream = self._response.stream
+        assert isinstance(stream, httpx.AsyncByteStream)
+        try:
+            async for chunk in stream:
+                yield chunk
+        except (httpx.TransportError, aiohttp.ClientError, OSError) as error:
+            raise _said(error, "in the middle of its answer") from error
+
+    async def read(self, limit: int = MAX_ANSWER_BYTES) -> bytes:
+        """The body up to *limit* bytes; what comes after is left unread."""
+        parts: list[bytes] = []
+        size = 0
+        async for chunk in self.chunks():
+            parts.append(chunk)
+            size += len(chunk)
+            if size > limit:
+                break
+        return b"".join(parts)[:limit]
+
+    async def close(self) -> None:
+        """Let go; a body that was not read to its end takes the connection with it."""
+        await self._response.aclose()
+
+
+class Upstream:
+    """
+    The server behind the proxy.
+
+    Args:
+        url: As configured, with or without `/v1`.
+        key: Replaces the client's credentials where not empty.
+        connect_timeout_seconds: For a connection to come about.
+        idle_timeout_seconds: For silence, also while the upstream queues or prefills.
+    """
+
+    def __init__(
+        self,
+        *,
+        url: str,
+        key: str = "",
+        connect_timeout_seconds: float = 10.0,
+        idle_timeout_seconds: float = 600.0,
+    ) -> None:
+        self.target = Target.of(url)
+        self._key = key
+        self._timeout = {
+            "connect": connect_timeout_seconds,
+            "read": idle_timeout_seconds,
+            "write": idle_timeout_seconds,
+            "pool": None,
+        }
+        self._transport = AiohttpTransport(client=self._session, trust_env=False)
+
+    def _session(self) -> aiohttp.ClientSession:
+        return aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=MAX_CONNECTIONS, keepalive_timeout=KEEPALIVE_SECONDS),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            skip_auto_headers=("User-Agent", "Accept", "Accept-Encoding", "Content-Type"),
+            auto_decompress=False,
+            trust_env=False,
+            max_line_size=65536,
+            max_field_size=65536,
+        )
+
+    async def send(
+        self,
+        method: str,
+        url: str,
+        *,
+        headers: Headers = (),
+        body: bytes | AsyncIterator[bytes] = b"",
+        idle_timeout_seconds: float | None = None,
+    ) -> Response:
+        """
+        Send one request and wait for the head of its answer.
+
+        A connection that the upstream had closed between two requests is replaced once,
+        where the body can be sent again and no byte of an answer came.
+
+        Raises:
+            UpstreamUnreachable: If there is no connection, or it closed before an answer.
+            UpstreamStalled: If the answer's head does not come in time.
+        """
+        timeout = dict(self._timeout)
+        if idle_timeout_seconds is not None:
+            timeout["read"] = idle_timeout_seconds
+        sent = [*self._with_key(headers)]
+        for attempt in (1, 2):
+            request = httpx.Request(
+                method, url, headers=sent, content=body or None, extensions={"timeout": timeout}
+            )
+            if body == b"" and method in ("POST", "PUT", "PATCH"):
+                request.headers["content-length"] = "0"
+            try:
+                return Response(await self._transport.handle_async_request(request))
+            except (httpx.TransportError, aiohttp.ClientError, OSError, ValueError) as error:
+                again = attempt == 1 and isinstance(body, bytes) and _was_closed(error)
+                if not again:
+                    raise _said(error, f"at {self.target.root}") from error
+        raise AssertionError("unreachable")
+
+    async def ask(
+        self,
+        method: str,
+        path: str,
+        *,
+        headers: Headers = (),
+        body: bytes = b"",
+        timeout_seconds: float = 5.0,
+    ) -> Answer:
+        """
+        A small question of our own, such as for the window; *path* counts from the root.
+
+        Raises:
+            UpstreamUnreachable: If there is no connection, or it broke.
+            UpstreamStalled: If the answer does not come in time.
+        """
+        if body and not any(k.lower() == "content-type" for k, _ in headers):
+            headers = [*headers, ("content-type", "application/json")]
+        response = await self.send(
+            method,
+            self.target.url(path),
+            headers=headers,
+            body=body,
+            idle_timeout_seconds=timeout_seconds,
+        )
+        try:
+            content = await response.read()
+        finally:
+            await response.close()
+        pairs = [(k.decode("latin-1"), v.decode("latin-1")) for k, v in response.headers]
+        return Answer(status=response.status, headers=pairs, body=content)
+
+    async def close(self) -> None:
+        """Close every connection."""
+        await self._transport.aclose()
+
+    def _with_key(self, headers: Headers) -> Headers:
+        if not self._key:
+            return headers
+        kept = [(k, v) for k, v in headers if k.lower() not in ("authorization", "x-api-key", "api-key")]
+        return [*kept, ("authorization", f"Bearer {self._key}")]
+
+
+def _was_closed(error: Exception) -> bool:
+    """Whether the upstream closed the connection before it answered."""
+    cause = error.__cause__ if isinstance(error, httpx.TransportError) else error
+    if isinstance(cause, aiohttp.ClientConnectorError):
+        return False
+    return isinstance(cause, aiohttp.ServerDisconnectedError | aiohttp.ClientOSError | ConnectionResetError)
+
+
+def _said(error: Exception, where: str) -> UpstreamUnreachable | UpstreamStalled:
+    cause = error.__cause__ or error
+    slow = isinstance(cause, aiohttp.SocketTimeoutError) or isinstance(error, httpx.ReadTimeout)
+    connecting = isinstance(cause, aiohttp.ConnectionTimeoutError)
+    if slow and not connecting:
+        return UpstreamStalled(
+            f"the upstream {where} sent nothing for longer than `upstream.idle_timeout_seconds`; it may be "
+            "overloaded, or processing a prompt that takes longer than this allows"
+        )
+    reason = str(cause) or type(cause).__name__
+    return UpstreamUnreachable(
+        f"the upstream went away {where} ({reason}); start it again, or check `upstream.url`"
+        if where.startswith("in ")
+        else f"no answer from the upstream {where} ({reason}); is it running, and is `upstream.url` right?"
+    )
