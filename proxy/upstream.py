@@ -47,7 +47,7 @@ class Response:
 
     def header(self, name: str) -> str:
         """The value of a header; empty where it is absent."""
-        return self._response.headers.get(name, "")
+        return str(self._response.headers.get(name, ""))
 
     async def chunks(self) -> AsyncIterator[bytes]:
         """

@@ -1,0 +1,80 @@
+"""
+Know a conversation by its content: a digest after every message.
+
+The chain is keyed by a scope (caller, dialect), so that equal histories of two callers
+have nothing in common. What has no meaning is left out by the dialect's normal form;
+ids of calls become ordinals here, so that swapped results differ.
+"""
+
+import hashlib
+import hmac
+import json
+from base64 import urlsafe_b64decode
+from collections.abc import Sequence
+
+from proxy.core.messages import Conversation, Message, Role
+
+SIZE_BYTES = 16
+
+# Part of every digest: a change of the normal form must not match what an older one
+# stored.
+_VERSION = b"1"
+
+
+def scope(secret: bytes, dialect: str, credentials: Sequence[str]) -> bytes:
+    """
+    What a chain begins with.
+
+    Of a token that is a JWT only issuer and subject count: it is refreshed in mid-run.
+    The credential itself cannot be found from the result without *secret*.
+    """
+    identity = "\n".join(_identity(c) for c in credentials)
+    said = b"\0".join((_VERSION, dialect.encode(), identity.encode("utf-8", "surrogatepass")))
+    return hmac.new(secret, said, hashlib.sha256).digest()[:SIZE_BYTES]
+
+
+def chain(seed: bytes, conversation: Conversation) -> tuple[bytes, ...]:
+    """
+    Digests of every prefix: entry `i` stands for the first `i` messages.
+
+    The brief's system messages are not digested: clients put the date there.
+    """
+    digests = [seed]
+    calls: dict[str, list[int]] = {}
+    ordinal = 0
+    now = seed
+    for i, message in enumerate(conversation.messages):
+        if message.role is Role.SYSTEM and i < conversation.brief_end:
+            digests.append(now)
+            continue
+        answered = [_ordinal(calls, answer) for answer in message.answers]
+        for call in message.calls:
+            calls.setdefault(call.id, []).append(ordinal)
+            ordinal += 1
+        now = _next(now, message, answered)
+        digests.append(now)
+    return tuple(digests)
+
+
+def _next(before: bytes, message: Message, answered: Sequence[int]) -> bytes:
+    said = before + ",".join(map(str, answered)).encode() + b"\0" + message.normal
+    return hashlib.blake2b(said, digest_size=SIZE_BYTES).digest()
+
+
+def _ordinal(calls: dict[str, list[int]], answer: str) -> int:
+    open_calls = calls.get(answer)
+    return open_calls.pop() if open_calls else -1
+
+
+def _identity(credential: str) -> str:
+    """Issuer and subject of a JWT, else the credential itself."""
+    token = credential.split(" ")[-1]
+    parts = token.split(".")
+    if len(parts) != 3:  # noqa: PLR2004 - header, claims, signature
+        return credential
+    try:
+        claims = json.loads(urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
+        issuer, subject = claims["iss"], claims["sub"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return credential
+    return json.dumps(["jwt", issuer, subject])

@@ -1,0 +1,74 @@
+"""
+Read server-sent events from bytes that are cut anywhere.
+
+Only what the proxy itself has to understand is read: a relayed stream passes as bytes.
+Line ends may be LF, CRLF or CR; a field may stand without the space; several `data`
+lines make one event; the last event may lack its blank line.
+"""
+
+import re
+from dataclasses import dataclass
+
+# An event that never ends is no event: what is over this is dropped.
+MAX_EVENT_BYTES = 4 * 1024 * 1024
+
+_LINE_END = re.compile(rb"\r\n|\n|\r")
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One event; `name` is empty where the stream names none. `error:` fields (old llama.cpp) read as data."""
+
+    name: bytes
+    data: bytes
+
+
+class Events:
+    """A reader that is fed chunks and gives back the events they complete."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+        self._name = b""
+        self._data: list[bytes] = []
+
+    def feed(self, chunk: bytes) -> list[Event]:
+        """Events that end in *chunk*."""
+        lines = _LINE_END.split(self._rest + chunk)
+        # A CR at the very end may be the first half of a CRLF.
+        self._rest = lines.pop()
+        if (chunk.endswith(b"\r")) and not self._rest and lines:
+            self._rest = lines.pop() + b"\r"
+        if len(self._rest) > MAX_EVENT_BYTES:
+            self._rest = b""
+        found: list[Event] = []
+        for line in lines:
+            self._line(line, found)
+        return found
+
+    def end(self) -> list[Event]:
+        """The last event, where the stream ended without its blank line."""
+        found: list[Event] = []
+        for line in (self._rest.rstrip(b"\r"), b""):
+            self._line(line, found)
+        self._rest = b""
+        return found
+
+    def _line(self, line: bytes, found: list[Event]) -> None:
+        if not line:
+            if self._data or self._name:
+                found.append(Event(self._name, b"\n".join(self._data)))
+            self._name, self._data = b"", []
+            return
+        field, _, value = line.partition(b":")
+        value = value.removeprefix(b" ")
+        if field in (b"data", b"error"):
+            self._data.append(value)
+        elif field == b"event":
+            self._name = value
+
+
+def last_data(tail: bytes, most: int = 8) -> list[bytes]:
+    """The data of up to *most* events at the end of *tail*, which may begin in the middle of one."""
+    reader = Events()
+    events = reader.feed(tail) + reader.end()
+    return [event.data for event in events if event.data and event.data != b"[DONE]"][-most:]
