@@ -1,0 +1,23 @@
+"""Run every async test on asyncio, the loop that the proxy is served with."""
+
+from inspect import iscoroutinefunction
+
+import pytest
+
+
+@pytest.fixture(scope="session")
+def anyio_backend() -> str:
+    """What anyio's pytest plugin runs async tests and fixtures on."""
+    return "asyncio"
+
+
+# Before anyio's own hook, which looks for the mark.
+@pytest.hookimpl(tryfirst=True)
+def pytest_pycollect_makeitem(collector: pytest.Module | pytest.Class, name: str, obj: object) -> None:
+    """Mark every async test, so that no file has to."""
+    if collector.istestfunction(obj, name) and iscoroutinefunction(_without_hypothesis(obj)):
+        pytest.mark.anyio(obj)
+
+
+def _without_hypothesis(obj: object) -> object:
+    return obj.hypothesis.inner_test if hasattr(obj, "hypothesis") else obj

@@ -1,0 +1,77 @@
+"""
+Run an ASGI app over a real socket inside the test's own loop.
+
+A transport that calls the app directly gathers whole bodies, so streaming and
+disconnects can only be tested on a real server.
+"""
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import uvicorn
+
+
+@contextlib.asynccontextmanager
+async def serving(app: Any, *, grace_seconds: int = 5) -> AsyncIterator[str]:
+    """
+    Serve *app* on a free port of 127.0.0.1; yields its base URL without a trailing slash.
+
+    The app's lifespan has started when this yields and has ended when it returns.
+    Answers still under way on leaving get *grace_seconds*, then they are cancelled.
+
+    Raises:
+        RuntimeError: If the app's lifespan fails to start.
+    """
+    listening = socket.socket()
+    listening.bind(("127.0.0.1", 0))
+    server = _Server(
+        uvicorn.Config(
+            app,
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            date_header=False,
+            timeout_graceful_shutdown=grace_seconds,
+        )
+    )
+    running = asyncio.create_task(server.serve(sockets=[listening]))
+    settled = asyncio.create_task(server.settled.wait())
+    try:
+        await asyncio.wait({running, settled}, return_when=asyncio.FIRST_COMPLETED)
+        if not server.started:
+            raise RuntimeError("the app's lifespan did not start; its log says why")
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+    finally:
+        settled.cancel()
+        server.leave()
+        await running
+        listening.close()
+
+
+class _Server(uvicorn.Server):
+    """uvicorn, told when it has started and when to stop instead of looking every 0.1 s."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.settled = asyncio.Event()
+        self._leaving = asyncio.Event()
+
+    def leave(self) -> None:
+        """End the main loop."""
+        self.should_exit = True
+        self._leaving.set()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self.settled.set()
+
+    async def main_loop(self) -> None:
+        await self._leaving.wait()
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        # Signals belong to pytest.
+        yield
