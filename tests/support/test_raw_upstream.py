@@ -71,7 +71,7 @@ async def test_a_peer_that_leaves_a_stall_is_seen() -> None:
 
 async def test_waits_for_its_gate_and_keeps_the_connection() -> None:
     gate = Gate()
-    steps = [Wait(gate), Send(wire_bytes.response(wire_bytes.completion("late")))]
+    steps: list[Step] = [Wait(gate), Send(wire_bytes.response(wire_bytes.completion("late")))]
     async with (
         RawUpstream(script=lambda _: steps).running() as upstream,
         RawRequest(upstream.url, CHAT, body=BODY) as asked,
