@@ -21,3 +21,8 @@ def pytest_pycollect_makeitem(collector: pytest.Module | pytest.Class, name: str
 
 def _without_hypothesis(obj: object) -> object:
     return obj.hypothesis.inner_test if hasattr(obj, "hypothesis") else obj
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the real llama.cpp last: what is quick to fail is quick to be seen."""
+    items.sort(key=lambda item: item.get_closest_marker("slow") is not None)
