@@ -150,7 +150,7 @@ def read_overflow(status: int, body: bytes) -> Overflow | None:
 
 
 def sane_window(
-    overflow: Overflow, *, output_limit: int | None = None, largest_prompt_that_worked: int = 0
+    overflow: Overflow, output_limit: int | None = None, largest_prompt_that_worked: int = 0
 ) -> int | None:
     """
     The window that an overflow teaches; None where it teaches none.
