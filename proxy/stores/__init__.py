@@ -1,1 +1,1 @@
-"""Where rewrites are kept: in memory or in one SQLite file."""
+"""Where rewrites are kept: in memory or in one SQLite file, behind a guard that never fails."""

@@ -14,12 +14,14 @@ class Shelf(StrEnum):
     """
     What a digest is a digest of.
 
-    `SEEN` holds rewrites under the whole history that was seen, `RANGE` under the
-    replaced range alone, `FAILED` the attempts that came to nothing.
+    `SEEN` holds compactions under the whole history that was seen, `RANGE` under the
+    replaced range alone, `TRIMMED` trims under the history that was seen, `FAILED` the
+    attempts that came to nothing.
     """
 
     SEEN = "seen"
     RANGE = "range"
+    TRIMMED = "trimmed"
     FAILED = "failed"
 
 
