@@ -1,0 +1,187 @@
+"""
+Make one compaction: decide, have the notes written, in steps where they must be.
+
+A compaction is made once for all requests that wait for it, and counts as failed when
+the last of them has gone.
+"""
+
+import asyncio
+from dataclasses import dataclass, replace
+
+from proxy.asked import Trigger
+from proxy.config import ContextConfig
+from proxy.core.block import Notes, render_block
+from proxy.core.notes import Reason
+from proxy.core.plan import Compact, Decision, last_turn_start, plan, prefix, step
+from proxy.core.rewrite import Rewrite
+from proxy.core.rewrite import backoff_turns as turns_after
+from proxy.core.trim import trim
+from proxy.events import emit
+from proxy.looking import Look, Looking, Terms
+from proxy.metrics import Metrics
+from proxy.noting import Noting, Refused
+from proxy.rewrites import Past, Rewrites
+from proxy.sharing import Shared
+from proxy.sizing import Sizing
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Made:
+    """
+    What came of it.
+
+    Attributes:
+        rewrite: How the history is shown now.
+        compacted: Whether notes were made.
+        failed: Whether notes were tried and came to nothing.
+    """
+
+    rewrite: Rewrite | None
+    compacted: bool = False
+    failed: bool = False
+
+
+class Compaction:
+    """Makes compactions. For one event loop."""
+
+    def __init__(
+        self,
+        config: ContextConfig,
+        *,
+        looking: Looking,
+        noting: Noting,
+        rewrites: Rewrites,
+        sizing: Sizing,
+        metrics: Metrics,
+    ) -> None:
+        self._config = config
+        self._looking = looking
+        self._noting = noting
+        self._rewrites = rewrites
+        self._sizing = sizing
+        self._metrics = metrics
+        self._making: Shared[Made] = Shared()
+
+    async def run(self, terms: Terms, past: Past, look: Look) -> Made:
+        """Make notes where it is worth it and has not failed lately."""
+        if past.retry_after_turns(look.conversation) or not self._is_worth_it(terms, look):
+            return Made(rewrite=look.rewrite)
+        key = (terms.digests[-1], terms.budget.limit, terms.trigger)
+        return await self._making.run(key, lambda: self._make(terms, past, look))
+
+    def block(self, terms: Terms, look: Look, replaced: int) -> str:
+        """The block for *replaced* messages with the notes that there are, for a trim."""
+        before = look.rewrite
+        conversation = look.conversation
+        starts = [turn.start - conversation.brief_end for turn in conversation.turns]
+        covered = before.replaced if before and before.notes else 0
+        notes = Notes(
+            text=before.notes if before else "",
+            uncovered_turns=sum(covered <= start < replaced for start in starts),
+        )
+        count = self._sizing.counter(conversation.model)
+        return render_block(conversation, replaced, notes, terms.rooms, count)
+
+    def _is_worth_it(self, terms: Terms, look: Look) -> bool:
+        if self._next_step(terms, look) is not None:
+            return True
+        return look.total <= terms.notes_room and isinstance(self._decide(terms, look), Compact)
+
+    def _decide(self, terms: Terms, look: Look, *, forced: bool = False) -> Decision:
+        count = self._sizing.counter(look.conversation.model)
+
+        def kept(replaced: int) -> int:
+            return count(render_block(look.conversation, replaced, Notes(), terms.rooms, count))
+
+        return plan(
+            look.conversation,
+            look.rewrite,
+            look.measured.sizes,
+            terms.budget,
+            terms.policy,
+            kept,
+            forced=forced or terms.trigger is Trigger.OVERFLOW,
+        )
+
+    def _next_step(self, terms: Terms, look: Look) -> int | None:
+        """
+        How far the next step goes; None where one set of notes over the whole view will do.
+
+        It will not do where the view does not fit with the notes, nor where the newest
+        turn alone is too large to fit beside them: that is trimmed afterwards.
+        """
+        sizes, conversation = look.measured.sizes, look.conversation
+        if terms.budget.fits(look.total) and look.total <= terms.notes_room:
+            return None
+        newest = sum(sizes.whole[conversation.turns[-1].start - conversation.brief_end :]) if conversation.turns else 0
+        can_fit = sizes.fixed + newest + terms.policy.notes_max <= terms.budget.limit
+        if look.total <= terms.notes_room and can_fit:
+            return None
+        return step(conversation, look.rewrite, sizes, terms.budget, terms.notes_room)
+
+    async def _make(self, terms: Terms, past: Past, look: Look) -> Made:
+        made = Made(rewrite=look.rewrite)
+        whole = look.conversation
+        try:
+            while (upto := self._next_step(terms, look)) is not None:
+                part = await self._part(terms, look, upto)
+                if part is None:
+                    return made
+                resumed = replace(terms, trigger=Trigger.RESUMED)
+                rewrite = await self._noting.compact(
+                    resumed, part, last_turn_start(whole, upto), is_step=True
+                )
+                if isinstance(rewrite, Refused):
+                    return await self._gave_up(terms, past, made, rewrite.reason)
+                made = Made(rewrite=rewrite, compacted=True)
+                look = await self._looking.look(terms.asked, whole, rewrite, terms.found, terms.budget)
+            # Steps and what follows them are one compaction: more only where it must be.
+            if look.total > terms.notes_room or (made.compacted and terms.budget.fits(look.total)):
+                return made
+            decision = self._decide(terms, look, forced=made.compacted)
+            if isinstance(decision, Compact):
+                rewrite = await self._noting.compact(terms, look, decision.replaced, is_step=False)
+                if isinstance(rewrite, Refused):
+                    return await self._gave_up(terms, past, made, rewrite.reason)
+                made = Made(rewrite=rewrite, compacted=True)
+            return made
+        except asyncio.CancelledError:
+            await self._gave_up(terms, past, made, Reason.ABANDONED)
+            raise
+
+    async def _part(self, terms: Terms, look: Look, upto: int) -> Look | None:
+        """The view of the first *upto* messages after the brief, trimmed to what notes can be made over."""
+        conversation = prefix(look.conversation, upto)
+        asked, found, budget = terms.asked, terms.found, terms.budget
+        rewrite = look.rewrite
+        if rewrite and any(cut.at >= upto for cut in rewrite.cuts):
+            rewrite = replace(rewrite, cuts=tuple(cut for cut in rewrite.cuts if cut.at < upto))
+        part = await self._looking.look(asked, conversation, rewrite, found, budget)
+        if part.total <= terms.notes_room:
+            return part
+        trimmed = trim(
+            conversation,
+            rewrite,
+            part.measured.sizes,
+            aim=terms.notes_room,
+            limit=terms.notes_room,
+            keep_chars=self._config.trim_chars,
+            count=self._sizing.counter(conversation.model),
+            block=lambda replaced: self.block(terms, part, replaced),
+        )
+        if trimmed is None:
+            return None
+        return await self._looking.look(asked, conversation, trimmed.rewrite, found, budget)
+
+    async def _gave_up(self, terms: Terms, past: Past, made: Made, reason: Reason) -> Made:
+        conversation = terms.asked.parsed.conversation
+        failure = await self._rewrites.keep_failure(terms.digests, conversation, past.failure)
+        emit(
+            "context.compaction_failed",
+            conversation=terms.conversation_id,
+            model=conversation.model,
+            reason=reason.value,
+            retry_after_turns=turns_after(failure.attempts),
+        )
+        self._metrics.failed.labels(self._metrics.model(conversation.model), reason.value).inc()
+        return replace(made, failed=True)

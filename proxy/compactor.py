@@ -1,0 +1,219 @@
+"""
+From a request to what goes upstream for it.
+
+It reads like the walk of one request: look up what is stored, measure the view, and
+where it is too long replace turns by notes, or trim. Whatever fails here, a request
+still goes upstream.
+"""
+
+from dataclasses import replace
+
+from proxy.asked import Asked, Outcome, Prepared, Trigger
+from proxy.compaction import Compaction, Made
+from proxy.config import ContextConfig
+from proxy.core.budget import Budget
+from proxy.core.digests import chain, scope
+from proxy.core.overflow import Overflow
+from proxy.core.trim import trim
+from proxy.dialects.base import Usage
+from proxy.errors import NotUnderstood
+from proxy.events import emit
+from proxy.looking import Look, Looking, Terms, budget_for
+from proxy.metrics import Metrics
+from proxy.noting import Noting
+from proxy.rewrites import Rewrites
+from proxy.sizing import Sizing
+from proxy.stores.base import Store
+from proxy.upstream import Upstream
+from proxy.windows import Windows
+
+# After an overflow answer without numbers this share of what did not fit is tried.
+_BLIND_SHARE = 0.8
+
+
+class Compactor:
+    """
+    Prepares requests. For one event loop.
+
+    Args:
+        config: The table `[context]`.
+        upstream: Where notes are asked for.
+        store: Never raises (`GuardedStore`).
+        windows: What the upstream holds.
+        sizing: Measures views.
+        metrics: Counts what happens.
+    """
+
+    def __init__(
+        self,
+        config: ContextConfig,
+        *,
+        upstream: Upstream,
+        store: Store,
+        windows: Windows,
+        sizing: Sizing,
+        metrics: Metrics,
+    ) -> None:
+        self._config = config
+        self._store = store
+        self._windows = windows
+        self._sizing = sizing
+        self._metrics = metrics
+        self._rewrites = Rewrites(store)
+        self._looking = Looking(config, upstream=upstream, sizing=sizing)
+        noting = Noting(
+            config,
+            upstream=upstream,
+            rewrites=self._rewrites,
+            looking=self._looking,
+            sizing=sizing,
+            metrics=metrics,
+        )
+        self._compaction = Compaction(
+            config,
+            looking=self._looking,
+            noting=noting,
+            rewrites=self._rewrites,
+            sizing=sizing,
+            metrics=metrics,
+        )
+
+    async def prepare(
+        self, asked: Asked, *, overflow: Overflow | None = None, may_compact: bool = True
+    ) -> Prepared:
+        """
+        What goes upstream for *asked*.
+
+        Args:
+            asked: The request.
+            overflow: The answer that it got when it went upstream before, if it did.
+            may_compact: False where it had its one compaction already.
+        """
+        conversation = asked.parsed.conversation
+        found = await self._windows.of(conversation.model, asked.headers)
+        budget = budget_for(self._config, conversation, found)
+        if budget is None:
+            return Prepared(body=None, outcome=Outcome.NONE, model=conversation.model)
+        digests = chain(scope(self._store.secret, asked.dialect.name, asked.credentials), conversation)
+        past = await self._rewrites.find(digests, conversation)
+        look = await self._looking.look(asked, conversation, past.rewrite, found, budget)
+        if overflow is not None and budget.fits(look.total):
+            budget = _shrunk(budget, look.total)
+        trigger = Trigger.OVERFLOW if overflow else Trigger.THRESHOLD
+        terms = self._looking.terms(asked, digests, found, budget, trigger)
+        made = Made(rewrite=past.rewrite)
+        if may_compact and budget.compact_at and (overflow or budget.is_over(look.total)):
+            made = await self._compaction.run(terms, past, look)
+            if made.rewrite != past.rewrite:
+                look = await self._looking.look(asked, conversation, made.rewrite, found, budget)
+        trimmed = None if budget.fits(look.total) else await self._trim(terms, look)
+        self._metrics.budget_share.observe((trimmed or look).total / budget.limit)
+        return self._prepared(terms, trimmed or look, made, is_trimmed=trimmed is not None)
+
+    async def recover(self, asked: Asked, overflow: Overflow, before: Prepared) -> Prepared | None:
+        """
+        What to send instead of a request that did not fit; None where nothing else can be sent.
+
+        The answer teaches the window and, where it tells it, the size of the prompt.
+        """
+        conversation = asked.parsed.conversation
+        if overflow.prompt and before.key:
+            self._sizing.counts.remember(conversation.model, before.key, overflow.prompt)
+            self._sizing.counts.learn(conversation.model, before.raw, overflow.prompt)
+        await self._windows.learn(conversation.model, overflow, asked.headers, conversation.output_limit)
+        prepared = await self.prepare(asked, overflow=overflow, may_compact=not before.compacted)
+        if prepared.body == before.body:
+            return None
+        return replace(prepared, compacted=before.compacted or prepared.compacted)
+
+    def record(self, prepared: Prepared, usage: Usage) -> None:
+        """What the upstream said of a request that was answered."""
+        model = self._metrics.model(prepared.model)
+        cached = usage.cached or 0
+        self._metrics.prompt_tokens.labels(model, "cached").inc(cached)
+        self._metrics.prompt_tokens.labels(model, "processed").inc(max(0, usage.prompt - cached))
+        self._metrics.completion_tokens.labels(model).inc(usage.completion)
+        if prepared.key:
+            self._metrics.estimate_error.observe(abs(prepared.tokens - usage.prompt) / usage.prompt)
+            self._sizing.counts.remember(prepared.model, prepared.key, usage.prompt)
+            self._sizing.counts.learn(prepared.model, prepared.raw, usage.prompt)
+            self._windows.worked(prepared.model, usage.prompt)
+
+    async def _trim(self, terms: Terms, look: Look) -> Look | None:
+        """The view cut down to the budget and stored; None where that cannot be."""
+        conversation, budget = look.conversation, terms.budget
+        trimmed = trim(
+            conversation,
+            look.rewrite,
+            look.measured.sizes,
+            aim=int(self._config.trim_to * budget.limit),
+            limit=budget.limit,
+            keep_chars=self._config.trim_chars,
+            count=self._sizing.counter(conversation.model),
+            block=lambda replaced: self._compaction.block(terms, look, replaced),
+        )
+        if trimmed is None:
+            emit(
+                "context.over_budget",
+                conversation=terms.conversation_id,
+                model=conversation.model,
+                tokens=look.total,
+                budget=budget.limit,
+                brief_and_tools=look.measured.sizes.fixed,
+                why="tools, brief and newest turn leave nothing that may be cut; the upstream decides",
+            )
+            return None
+        stored = await self._rewrites.keep(terms.digests, conversation, trimmed.rewrite)
+        after = await self._looking.look(terms.asked, conversation, stored, terms.found, budget)
+        if stored != trimmed.rewrite and not budget.fits(after.total):
+            # What was stored first was made for a larger window.
+            after = await self._looking.look(
+                terms.asked, conversation, trimmed.rewrite, terms.found, budget
+            )
+        emit(
+            "context.trimmed",
+            conversation=terms.conversation_id,
+            model=conversation.model,
+            what=[what.value for what in trimmed.what],
+            messages=trimmed.messages,
+            tokens_before=look.total,
+            tokens_after=after.total,
+        )
+        for what in trimmed.what:
+            self._metrics.trimmed.labels(self._metrics.model(conversation.model), what.value).inc()
+        self._metrics.trim_before.observe(look.total)
+        self._metrics.trim_after.observe(after.total)
+        return after
+
+    def _prepared(self, terms: Terms, look: Look, made: Made, *, is_trimmed: bool) -> Prepared:
+        body: bytes | None = None
+        if look.rewrite is not None:
+            try:
+                body = terms.asked.dialect.render(terms.asked.parsed, look.view)
+            except NotUnderstood as error:
+                emit("context.not_rendered", conversation=terms.conversation_id, why=str(error))
+        if made.compacted:
+            outcome = Outcome.COMPACTED
+        elif is_trimmed:
+            outcome = Outcome.TRIMMED
+        elif made.failed:
+            outcome = Outcome.FAILED
+        else:
+            outcome = Outcome.NONE if body is None else Outcome.REUSED
+        return Prepared(
+            body=body,
+            outcome=outcome,
+            conversation=terms.conversation_id,
+            model=look.conversation.model,
+            tokens=look.total,
+            budget=terms.budget.limit,
+            raw=look.measured.raw,
+            key=look.measured.key,
+            compacted=made.compacted or made.failed,
+        )
+
+
+def _shrunk(budget: Budget, total: int) -> Budget:
+    """A budget that *total*, which was refused, does not fit."""
+    limit = max(1, int(_BLIND_SHARE * total))
+    return replace(budget, window=limit + budget.reserve)

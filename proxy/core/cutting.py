@@ -1,0 +1,64 @@
+"""
+Make one long text short: head and tail stay, a marker says what is gone.
+
+JSON arguments stay valid JSON, since servers answer broken ones with an error.
+Quantities are in characters.
+"""
+
+import json
+from typing import Any
+
+# Of what is kept, the head tells more than the tail; errors and totals stand at the end.
+_HEAD_SHARE = 2 / 3
+# A text is only cut where the marker does not eat the gain.
+_LEAST_GAIN = 200
+_LABEL_CHARS = 120
+
+
+def label(name: str, arguments: str) -> str:
+    """A call in a few words, for a marker."""
+    shown = " ".join(arguments.split())
+    if len(shown) > _LABEL_CHARS:
+        shown = shown[:_LABEL_CHARS] + "…"
+    return f"{name or 'the call'}({shown})"
+
+
+def cut_middle(text: str, keep: int, what: str) -> str | None:
+    """
+    *text* with about *keep* characters of it left, None where that gains nothing.
+
+    Args:
+        text: What to cut.
+        keep: Characters of it that stay.
+        what: Of what it is, such as "the result of read(path)"; stands in the marker.
+    """
+    keep = max(keep, 0)
+    gone = len(text) - keep
+    if gone < _LEAST_GAIN:
+        return None
+    head = int(keep * _HEAD_SHARE)
+    tail = text[len(text) - (keep - head) :] if keep > head else ""
+    marker = f"[… {gone:,} characters of {what} were cut here to fit the context window …]"
+    return f"{text[:head]}\n{marker}\n{tail}"
+
+
+def cut_arguments(arguments: str, keep: int, what: str) -> str | None:
+    """The same for a call's arguments: their long strings are cut; None where nothing is gained."""
+    if len(arguments) - keep < _LEAST_GAIN:
+        return None
+    try:
+        value = json.loads(arguments)
+        short = json.dumps(_shortened(value, keep, what), ensure_ascii=False)
+    except (ValueError, RecursionError):
+        return None
+    return short if len(short) < len(arguments) - _LEAST_GAIN // 2 else None
+
+
+def _shortened(value: Any, keep: int, what: str) -> Any:
+    if isinstance(value, str):
+        return cut_middle(value, keep, what) or value
+    if isinstance(value, dict):
+        return {key: _shortened(inner, keep, what) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_shortened(inner, keep, what) for inner in value]
+    return value

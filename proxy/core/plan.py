@@ -1,0 +1,201 @@
+"""
+Decide what to replace and what to keep.
+
+Only whole turns are replaced, always from the first one, so that no call is parted from
+its result. Every quantity is in tokens unless its name says otherwise.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+
+from proxy.core.budget import Budget
+from proxy.core.messages import Conversation
+from proxy.core.rewrite import Rewrite
+
+# A rewrite costs the server's cached prompt and a set of notes. When the window is
+# nearly full, less gain is worth that.
+PRESSING_GAIN = 0.05
+# The tail gets this share of the budget, even where tools and brief leave none.
+_LEAST_TAIL_SHARE = 0.1
+# Notes of few turns are short.
+_NOTES_DIVISOR = 3
+# Turns after a compaction in which there is no other, except after an overflow.
+REST_TURNS = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """
+    Attributes:
+        keep_turns: Most turns of the tail.
+        min_gain: Share of the budget that a compaction has to gain.
+        notes_max: Most tokens of a set of notes.
+    """
+
+    keep_turns: int = 3
+    min_gain: float = 0.15
+    notes_max: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sizes:
+    """
+    Sizes of a view's parts.
+
+    Attributes:
+        fixed: Tools and brief, without the block.
+        block: The block in the brief; 0 for none.
+        shown: For every message after the brief its size as it is shown; 0 for replaced ones.
+        whole: The same, word for word.
+    """
+
+    fixed: int
+    block: int
+    shown: tuple[int, ...]
+    whole: tuple[int, ...]
+
+    @property
+    def total(self) -> int:
+        """The whole prompt."""
+        return self.fixed + self.block + sum(self.shown)
+
+
+class Why(StrEnum):
+    """Why nothing is replaced."""
+
+    FITS = "fits"
+    ONE_TURN = "one_turn"
+    TOO_SOON = "too_soon"
+    NO_GAIN = "no_gain"
+
+
+@dataclass(frozen=True, slots=True)
+class Leave:
+    """The view stays as it is."""
+
+    why: Why
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compact:
+    """
+    The first `replaced` messages after the brief are to be replaced.
+
+    Attributes:
+        replaced: Where the tail begins, counted from the brief's end.
+        tail_turns: Turns that stay.
+    """
+
+    replaced: int
+    tail_turns: int
+
+
+Decision = Leave | Compact
+
+
+def turns_since(conversation: Conversation, at: int) -> int:
+    """Turns that begin *at* messages after the brief or later."""
+    return sum(turn.start - conversation.brief_end >= at for turn in conversation.turns)
+
+
+def plan(
+    conversation: Conversation,
+    rewrite: Rewrite | None,
+    sizes: Sizes,
+    budget: Budget,
+    policy: Policy,
+    kept: Callable[[int], int],
+    *,
+    forced: bool = False,
+) -> Decision:
+    """
+    What to do with a view.
+
+    Args:
+        conversation: The client's history.
+        rewrite: How it is shown now.
+        sizes: Of that view.
+        budget: What it may fill.
+        policy: How much to keep.
+        kept: For a number of replaced messages, the size of what the block keeps of
+            them besides notes (user messages, ledger, frame).
+        forced: After an overflow answer: the view does not fit, whatever its size says.
+    """
+    total = sizes.total
+    if not forced and not budget.is_over(total):
+        return Leave(Why.FITS)
+    if len(conversation.turns) < 2:  # noqa: PLR2004 - one to replace, one to keep
+        return Leave(Why.ONE_TURN)
+    before = rewrite.replaced if rewrite else 0
+    rested = rewrite is None or turns_since(conversation, rewrite.compacted_at) >= REST_TURNS
+    if not forced and rewrite and rewrite.compacted_at and not rested:
+        return Leave(Why.TOO_SOON)
+    pressing = forced or budget.is_pressing(total)
+    least = (PRESSING_GAIN if pressing else max(policy.min_gain, PRESSING_GAIN)) * budget.limit
+    for tail_turns in range(min(policy.keep_turns, len(conversation.turns) - 1), 0, -1):
+        replaced = conversation.turns[-tail_turns].start - conversation.brief_end
+        if replaced <= before:
+            continue
+        keeps = kept(replaced)
+        notes = min(policy.notes_max, sum(sizes.shown[before:replaced]) // _NOTES_DIVISOR + sizes.block)
+        tail = sum(sizes.whole[replaced:])
+        aim = budget.compact_to * budget.limit - sizes.fixed - keeps - policy.notes_max
+        room = max(aim, _LEAST_TAIL_SHARE * budget.limit)
+        if tail_turns > 1 and tail > room:
+            continue
+        if total - (sizes.fixed + keeps + notes + tail) >= least:
+            return Compact(replaced=replaced, tail_turns=tail_turns)
+    return Leave(Why.NO_GAIN)
+
+
+def step(
+    conversation: Conversation, rewrite: Rewrite | None, sizes: Sizes, budget: Budget, room: int
+) -> int | None:
+    """
+    How far notes can be made where they cannot run over the whole view.
+
+    Returns the number of messages after the brief of the longest prefix that ends with
+    a turn and takes at most *room*; at least two turns that are not replaced yet, even
+    if they are larger (they are trimmed for the notes), since the last one stays. None
+    where fewer are left, or the replaced part would gain too little.
+    """
+    before = rewrite.replaced if rewrite else 0
+    ends = [
+        turn.end - conversation.brief_end
+        for turn in conversation.turns
+        if turn.start - conversation.brief_end >= before
+    ]
+    if len(ends) < 2:  # noqa: PLR2004 - one to replace, one to keep
+        return None
+    base = sizes.fixed + sizes.block
+    upto = ends[1]
+    for end in ends[2:]:
+        if base + sum(sizes.shown[before:end]) > room:
+            break
+        upto = end
+    replaced = last_turn_start(conversation, upto)
+    if sum(sizes.shown[before:replaced]) < PRESSING_GAIN * budget.limit:
+        return None
+    return upto
+
+
+def last_turn_start(conversation: Conversation, upto: int) -> int:
+    """Where the last turn within the first *upto* messages after the brief begins, counted from it."""
+    starts = [t.start - conversation.brief_end for t in conversation.turns]
+    return max((s for s in starts if s < upto), default=0)
+
+
+def prefix(conversation: Conversation, upto: int) -> Conversation:
+    """The conversation as it was after *upto* messages after the brief."""
+    end = conversation.brief_end + upto
+    return Conversation(
+        messages=conversation.messages[:end],
+        brief_end=conversation.brief_end,
+        turns=tuple(turn for turn in conversation.turns if turn.end <= end),
+        model=conversation.model,
+        tool_names=conversation.tool_names,
+        output_limit=conversation.output_limit,
+        stream=conversation.stream,
+        fixed_texts=conversation.fixed_texts,
+    )

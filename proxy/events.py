@@ -1,0 +1,58 @@
+"""
+Log what happened as one JSON object a line, without any message content.
+
+Events are ordinary records of the logger `proxy`; their fields ride along in `extra`.
+"""
+
+import logging
+import sys
+import time
+from datetime import UTC, datetime
+from typing import TextIO
+
+import orjson
+
+_log = logging.getLogger("proxy")
+
+
+def emit(event: str, *, level: int = logging.INFO, **fields: object) -> None:
+    """Log *event*, such as `context.compacted`, with its fields."""
+    _log.log(level, event, extra={"fields": fields})
+
+
+class JsonLines(logging.Formatter):
+    """`{"time", "level", "event", …}`; what other loggers say stands in `event` too."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """One line; control characters are escaped by JSON."""
+        entry: dict[str, object] = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "event": record.getMessage(),
+        }
+        entry |= getattr(record, "fields", {})
+        if record.exc_info:
+            entry["error"] = self.formatException(record.exc_info)
+        return orjson.dumps(entry, default=str).decode("utf-8", "replace")
+
+
+class Plain(logging.Formatter):
+    """`12:00:01 info context.compacted tokens_before=2410 …` for a terminal."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """One line; a value's line breaks are escaped."""
+        fields: dict[str, object] = getattr(record, "fields", {})
+        said = " ".join(f"{k}={str(v)!r}" if isinstance(v, str) else f"{k}={v}" for k, v in fields.items())
+        clock = time.strftime("%H:%M:%S", time.localtime(record.created))
+        event = record.getMessage().replace("\n", "\\n").replace("\r", "\\r")
+        line = f"{clock} {record.levelname.lower()} {event}" + (f" {said}" if said else "")
+        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+
+
+def log_to(stream: TextIO | None = None, *, level: str = "info", style: str = "json") -> None:
+    """Send the proxy's log to *stream* (standard error); replaces what was set before."""
+    handler = logging.StreamHandler(stream or sys.stderr)
+    handler.setFormatter(JsonLines() if style == "json" else Plain())
+    _log.handlers[:] = [handler]
+    _log.setLevel(level.upper())
+    _log.propagate = False

@@ -1,0 +1,161 @@
+"""
+Look at a history as it would be sent: the view, its size, and the terms that hold for it.
+"""
+
+from dataclasses import dataclass
+
+from proxy.asked import Asked, Trigger
+from proxy.config import ContextConfig
+from proxy.core.block import Rooms
+from proxy.core.budget import Budget, reserve_for
+from proxy.core.messages import Conversation, View
+from proxy.core.notes import reasoning_allowance
+from proxy.core.plan import Policy
+from proxy.core.rewrite import Rewrite
+from proxy.core.splice import splice
+from proxy.discovery import Found, count
+from proxy.errors import ConfigError
+from proxy.sizing import Measured, Sizing
+from proxy.upstream import Upstream
+
+_NOTES_DIVISOR, _NOTES_LEAST, _NOTES_MOST = 10, 256, 2048
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """A view, and how large it is."""
+
+    conversation: Conversation
+    rewrite: Rewrite | None
+    view: View
+    measured: Measured
+
+    @property
+    def total(self) -> int:
+        """Tokens of the whole prompt."""
+        return self.measured.total
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """
+    What holds for one request while it is prepared.
+
+    Attributes:
+        asked: The request.
+        digests: Of every prefix of its messages.
+        found: The server that it goes to.
+        budget: What its prompt may fill.
+        policy: What a compaction keeps.
+        rooms: Room for the parts of a block.
+        notes_room: The longest view that notes can be made over.
+        allowance: Tokens left for reasoning before the notes.
+        trigger: What set a compaction off, if there is one.
+    """
+
+    asked: Asked
+    digests: tuple[bytes, ...]
+    found: Found
+    budget: Budget
+    policy: Policy
+    rooms: Rooms
+    notes_room: int
+    allowance: int
+    trigger: Trigger
+
+    @property
+    def conversation_id(self) -> str:
+        """Short id of the conversation, for logs: its brief's digest."""
+        return self.digests[self.asked.parsed.conversation.brief_end].hex()[:12]
+
+
+def budget_for(config: ContextConfig, conversation: Conversation, found: Found) -> Budget | None:
+    """None where the window is not known, or the request's own limit leaves nothing of it."""
+    if found.window is None:
+        return None
+    reserve = reserve_for(
+        found.window,
+        conversation.output_limit,
+        None if config.reserve == "auto" else config.reserve,
+        enforced=found.enforces_limit,
+    )
+    try:
+        return Budget(
+            window=found.window,
+            reserve=reserve,
+            compact_at=config.compact_at,
+            compact_to=config.compact_to,
+        )
+    except ConfigError:
+        return None
+
+
+class Looking:
+    """Makes looks and terms. For one event loop."""
+
+    def __init__(self, config: ContextConfig, *, upstream: Upstream, sizing: Sizing) -> None:
+        self._config = config
+        self._upstream = upstream
+        self._sizing = sizing
+
+    def terms(
+        self, asked: Asked, digests: tuple[bytes, ...], found: Found, budget: Budget, trigger: Trigger
+    ) -> Terms:
+        """The terms for a request whose budget is known."""
+        config = self._config
+        auto = min(_NOTES_MOST, max(_NOTES_LEAST, budget.limit // _NOTES_DIVISOR))
+        notes_max = auto if config.notes_max_tokens == "auto" else config.notes_max_tokens
+        window = found.window or budget.window
+        allowance = reasoning_allowance(config.notes_reasoning_tokens, window)
+        instruction = self._sizing.counter(asked.parsed.conversation.model)(config.notes_instruction)
+        return Terms(
+            asked=asked,
+            digests=digests,
+            found=found,
+            budget=budget,
+            policy=Policy(
+                keep_turns=config.compact_keep_turns,
+                min_gain=config.compact_min_gain,
+                notes_max=notes_max,
+            ),
+            rooms=Rooms(
+                task=int(config.keep_task_share * budget.limit),
+                users=int(config.keep_user_share * budget.limit),
+                ledger=int(config.ledger_share * budget.limit),
+            ),
+            notes_room=window - notes_max - allowance - instruction,
+            allowance=allowance,
+            trigger=trigger,
+        )
+
+    async def look(
+        self,
+        asked: Asked,
+        conversation: Conversation,
+        rewrite: Rewrite | None,
+        found: Found,
+        budget: Budget,
+    ) -> Look:
+        """
+        The view of *conversation*, which may be a prefix of the one that was asked.
+
+        Only where it is the whole is the upstream asked for its size.
+        """
+        view = splice(conversation, rewrite)
+        dialect, parsed = asked.dialect, asked.parsed
+
+        async def ask() -> int | None:
+            body = dialect.render(parsed, view)
+            return await count(self._upstream.ask, found, f"/v1{dialect.endpoint}", body, asked.headers)
+
+        is_whole = len(conversation.messages) == len(parsed.conversation.messages)
+        measured = await self._sizing.measure(
+            conversation,
+            rewrite,
+            view,
+            dialect.message_bytes(view),
+            parsed.outside,
+            budget,
+            ask if found.count_path and is_whole else None,
+        )
+        return Look(conversation=conversation, rewrite=rewrite, view=view, measured=measured)

@@ -1,0 +1,151 @@
+"""
+How many tokens does a view take, part by part?
+
+What the upstream said of the same prompt before counts exactly; only what came after it
+is an estimate. Near a limit, where the estimate could decide wrongly, an upstream that
+can count is asked. Nothing here fails a request.
+"""
+
+import asyncio
+import hashlib
+import math
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+
+from proxy.core.budget import Budget
+from proxy.core.messages import Conversation, Role, View
+from proxy.core.plan import Sizes
+from proxy.core.rewrite import Rewrite
+from proxy.counting import Counts, measure
+from proxy.tokenizer import Tokenizer
+
+# An estimate that is this share of its unknown part away from a limit decides safely,
+# and the more so the better the model's estimates have been.
+_LEAST_DOUBT = 0.05
+# Prompts shorter than this are not worth a question.
+_LEAST_ASKED = 256
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """
+    A view's size.
+
+    Attributes:
+        sizes: Its parts; they add up to `total`.
+        total: Tokens of the whole prompt.
+        raw: What the tokenizer alone says of it, for learning.
+        scale: Tokens for one of the tokenizer's.
+        key: Stands for exactly this prompt.
+    """
+
+    sizes: Sizes
+    total: int
+    raw: int
+    scale: float
+    key: bytes
+
+
+class Sizing:
+    """Measures views. For one event loop; long texts are counted in a thread."""
+
+    def __init__(self, tokenizer: Tokenizer, counts: Counts) -> None:
+        self._tokenizer = tokenizer
+        self.counts = counts
+
+    async def measure(
+        self,
+        conversation: Conversation,
+        rewrite: Rewrite | None,
+        view: View,
+        message_bytes: Sequence[bytes],
+        outside: bytes,
+        budget: Budget | None,
+        ask: Callable[[], Awaitable[int | None]] | None = None,
+    ) -> Measured:
+        """
+        Args:
+            conversation: The client's history.
+            rewrite: How it is shown.
+            view: The history as it is shown.
+            message_bytes: For each message of the view, what stands for it in the body.
+            outside: Prompt fields outside the messages.
+            budget: To tell whether an estimate is near a limit; None if there is none.
+            ask: Has the upstream count this very prompt; None where it cannot.
+        """
+        keys = prompt_keys(outside, message_bytes)
+        long = self._tokenizer.is_long(conversation.messages, conversation.fixed_texts)
+        count_all = self._count_parts
+        parts = (
+            await asyncio.to_thread(count_all, conversation, rewrite, view)
+            if long
+            else count_all(conversation, rewrite, view)
+        )
+        raw = parts.total
+        known = self.counts.known(conversation.model, keys)
+        factor = self.counts.factor(conversation.model)
+        estimates = self._by_message(conversation, rewrite, parts)
+        fixed = raw - sum(estimates)
+        total = measure(estimates, fixed=fixed, factor=factor, known=known)
+        unknown = total - (known[1] if known else 0)
+        if ask is not None and budget is not None and total >= _LEAST_ASKED:
+            doubt = max(_LEAST_DOUBT, self.counts.estimate_error(conversation.model)) * unknown
+            limits = (budget.compact_at * budget.limit, float(budget.limit))
+            if budget.is_near_a_limit(total) and any(abs(total - limit) <= doubt for limit in limits):
+                exact = await ask()
+                if exact:
+                    total = exact
+                    self.counts.remember(conversation.model, keys[-1], exact)
+        scale = total / raw if raw else 1.0
+        return Measured(sizes=_scaled(parts, total), total=total, raw=raw, scale=scale, key=keys[-1])
+
+    def counter(self, model: str) -> Callable[[str], int]:
+        """Counts one text in tokens of *model*."""
+        factor = self.counts.factor(model)
+        return lambda text: math.ceil(self._tokenizer.count(text) * factor)
+
+    def _count_parts(self, conversation: Conversation, rewrite: Rewrite | None, view: View) -> Sizes:
+        count = self._tokenizer
+        end = conversation.brief_end
+        whole = count.messages(conversation.messages[end:])
+        replaced = rewrite.replaced if rewrite else 0
+        block = count.count(rewrite.block) if rewrite and rewrite.replaced else 0
+        shown = [0] * replaced + list(whole[replaced:])
+        for cut in rewrite.cuts if rewrite else ():
+            at_view = len(view) - len(whole) + cut.at
+            shown[cut.at] = count.shown(view[at_view])
+        brief = count.messages(conversation.messages[:end])
+        fixed = sum(map(count.count, conversation.fixed_texts)) + sum(brief)
+        return Sizes(fixed=fixed, block=block, shown=tuple(shown), whole=whole)
+
+    def _by_message(
+        self, conversation: Conversation, rewrite: Rewrite | None, parts: Sizes
+    ) -> Sequence[int]:
+        """The parts as one number for each message of the view."""
+        brief = list(self._tokenizer.messages(conversation.messages[: conversation.brief_end]))
+        replaced = rewrite.replaced if rewrite else 0
+        if replaced:
+            users = [i for i, m in enumerate(conversation.messages[: len(brief)]) if m.role is Role.USER]
+            if users:
+                brief[users[-1]] += parts.block
+            else:
+                brief.append(parts.block)
+        return [*brief, *parts.shown[replaced:]]
+
+
+def prompt_keys(outside: bytes, message_bytes: Sequence[bytes]) -> list[bytes]:
+    """For every prefix of a prompt what stands for it; entry `i` covers `i` messages."""
+    now = hashlib.blake2b(outside, digest_size=16).digest()
+    keys = [now]
+    for piece in message_bytes:
+        now = hashlib.blake2b(now + piece, digest_size=16).digest()
+        keys.append(now)
+    return keys
+
+
+def _scaled(parts: Sizes, total: int) -> Sizes:
+    scale = total / parts.total if parts.total else 1.0
+    shown = tuple(math.floor(size * scale) for size in parts.shown)
+    block = math.floor(parts.block * scale)
+    whole = tuple(math.floor(size * scale) for size in parts.whole)
+    return Sizes(fixed=total - block - sum(shown), block=block, shown=shown, whole=whole)
