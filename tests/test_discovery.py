@@ -1,82 +1,16 @@
 """What a server is and how much it holds is found by asking it, and only believed if sane."""
 
 import json
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from starlette.applications import Starlette
-from starlette.requests import Request
-from starlette.responses import Response
-from starlette.routing import Route
 
 from proxy.discovery import Found, ServerKind, count, discover
 from proxy.errors import UpstreamStalled
 from proxy.upstream import Answer, Headers, Upstream
-from tests.support.serving import serving
+from tests.support.pages import KEY, Page, Pages, upstream_of
 
 MODEL = "qwen"
-KEY = (("authorization", "Bearer secret"),)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Page:
-    """An answer that is more than JSON with a 200."""
-
-    status: int = 200
-    body: bytes = b"{}"
-    headers: dict[str, str] = field(default_factory=dict)
-
-
-@dataclass(slots=True)
-class Fake:
-    """A server that answers *pages*, by path with query, to whoever has the key."""
-
-    pages: dict[str, Any]
-    missing: Page = field(default_factory=lambda: Page(status=404))
-    asked: list[str] = field(default_factory=list)
-    bodies: list[Any] = field(default_factory=list)
-
-    async def answer(self, request: Request) -> Response:
-        path = request.url.path + (f"?{request.url.query}" if request.url.query else "")
-        if request.method == "POST":
-            assert request.headers["content-type"] == "application/json"
-            self.bodies.append(json.loads(await request.body()))
-        page = self._page(path, request.headers.get("authorization"))
-        return Response(page.body, page.status, page.headers)
-
-    async def ask(
-        self,
-        method: str,
-        path: str,
-        *,
-        headers: Headers = (),
-        body: bytes = b"",
-        timeout_seconds: float = 5.0,
-    ) -> Answer:
-        """What `Upstream.ask` would give, without a socket."""
-        page = self._page(path, dict(headers).get("authorization"))
-        return Answer(status=page.status, headers=tuple(page.headers.items()), body=page.body)
-
-    def _page(self, path: str, key: str | None) -> Page:
-        self.asked.append(path)
-        if key != KEY[0][1]:
-            return Page(status=401)
-        page = self.pages.get(path, self.missing)
-        return page if isinstance(page, Page) else Page(body=json.dumps(page).encode())
-
-
-@asynccontextmanager
-async def upstream_of(fake: Fake, path: str = "") -> AsyncIterator[Upstream]:
-    app = Starlette(routes=[Route("/{rest:path}", fake.answer, methods=["GET", "POST"])])
-    async with serving(app) as url:
-        upstream = Upstream(url=url + path)
-        try:
-            yield upstream
-        finally:
-            await upstream.close()
 
 
 def props(n_ctx: object, slots: object = 4) -> dict[str, Any]:
@@ -206,12 +140,12 @@ KINDS = [
 
 @pytest.mark.parametrize(("pages", "found"), KINDS)
 async def test_every_kind_is_recognised_by_what_it_answers(pages: dict[str, Any], found: Found) -> None:
-    async with upstream_of(Fake(pages)) as upstream:
+    async with upstream_of(Pages(pages)) as upstream:
         assert await discover(upstream.ask, MODEL, KEY) == found
 
 
 async def test_the_v1_of_the_url_is_no_part_of_the_paths() -> None:
-    fake = Fake({"/props": props(4096)})
+    fake = Pages({"/props": props(4096)})
     async with upstream_of(fake, "/v1") as upstream:
         assert (await discover(upstream.ask, MODEL, KEY)).window == 4096
 
@@ -246,7 +180,7 @@ async def test_the_v1_of_the_url_is_no_part_of_the_paths() -> None:
     ],
 )
 async def test_nonsense_is_not_believed(kind: ServerKind, at: Any, value: object) -> None:
-    fake = Fake(at(value))
+    fake = Pages(at(value))
     found = await discover(fake.ask, MODEL, KEY)
     assert (found.kind, found.window, found.window_source, found.slots) == (kind, None, "", None)
 
@@ -268,7 +202,7 @@ async def test_nonsense_is_not_believed(kind: ServerKind, at: Any, value: object
     ],
 )
 async def test_whatever_comes_back_nothing_is_raised(page: Page) -> None:
-    async with upstream_of(Fake({}, missing=page)) as upstream:
+    async with upstream_of(Pages({}, missing=page)) as upstream:
         found = await discover(upstream.ask, MODEL, KEY)
     assert found.answered
     assert found.window is None
@@ -278,13 +212,13 @@ async def test_a_server_that_is_loading_is_known_by_its_header() -> None:
     loading = Page(
         status=503, body=b'{"error": {"message": "Loading model"}}', headers={"server": "llama.cpp"}
     )
-    async with upstream_of(Fake({}, missing=loading)) as upstream:
+    async with upstream_of(Pages({}, missing=loading)) as upstream:
         found = await discover(upstream.ask, MODEL, KEY)
     assert (found.kind, found.window) == (ServerKind.LLAMA_CPP, None)
 
 
 async def test_nobody_there() -> None:
-    async with upstream_of(Fake({})) as upstream:
+    async with upstream_of(Pages({})) as upstream:
         url = upstream.target.root
     gone = Upstream(url=url)
     assert await discover(gone.ask, MODEL, KEY) == Found(answered=False)
@@ -305,7 +239,7 @@ async def test_who_is_silent_is_asked_once() -> None:
 
 
 async def test_a_configured_kind_is_not_looked_for() -> None:
-    fake = Fake({"/v1/models": models(owned_by="someone", max_model_len=4096)})
+    fake = Pages({"/v1/models": models(owned_by="someone", max_model_len=4096)})
     found = await discover(fake.ask, MODEL, KEY, kind=ServerKind.VLLM)
     assert (found.kind, found.window, found.count_path) == (ServerKind.VLLM, 4096, "/tokenize")
     assert fake.asked == ["/v1/models"]
@@ -328,14 +262,14 @@ SEVERAL = {
     ],
 )
 async def test_among_several_models_only_the_named_one_counts(model: str, window: int | None) -> None:
-    fake = Fake({"/v1/models": SEVERAL})
+    fake = Pages({"/v1/models": SEVERAL})
     assert (await discover(fake.ask, model, KEY)).window == window
 
 
 @pytest.mark.parametrize("model", ["other", "qwen:7b"])
 async def test_the_window_of_another_loaded_model_says_nothing(model: str) -> None:
     pages = {"/v1/models": models(owned_by="library"), "/api/ps": OLLAMA_PS}
-    fake = Fake(pages)
+    fake = Pages(pages)
     assert (await discover(fake.ask, model, KEY)).window is None
     assert (await discover(fake.ask, "", KEY)).window == 4096
 
@@ -402,7 +336,7 @@ REQUEST = {"model": MODEL, "messages": [{"role": "user", "content": "\udc8d"}], 
     ],
 )
 async def test_a_prompt_is_counted(found: Found, path: str, asked: str, answer: Any, sent: Any) -> None:
-    fake = Fake({asked: answer})
+    fake = Pages({asked: answer})
     async with upstream_of(fake) as upstream:
         assert await count(upstream.ask, found, path, json.dumps(REQUEST).encode(), KEY) == 12
     assert fake.bodies == [sent]
@@ -422,14 +356,14 @@ async def test_a_prompt_is_counted(found: Found, path: str, asked: str, answer: 
     ],
 )
 async def test_where_nothing_is_counted_there_is_no_number(found: Found, path: str, page: Any) -> None:
-    fake = Fake({}, missing=Page() if not isinstance(page, Page) else page)
+    fake = Pages({}, missing=Page() if not isinstance(page, Page) else page)
     assert await count(fake.ask, found, path, b"{}", KEY) is None
     pages = {"/v1/chat/completions/input_tokens": page, "/tokenize": page}
-    fake = Fake(pages)
+    fake = Pages(pages)
     assert await count(fake.ask, found, path, b"{}", KEY) is None
 
 
 @pytest.mark.parametrize("body", [b"", b"nonsense", b"[]", b"\xff", b"[" * 100_000])
 async def test_a_body_that_is_none_does_not_make_counting_fail(body: bytes) -> None:
-    fake = Fake({}, missing=Page(status=400))
+    fake = Pages({}, missing=Page(status=400))
     assert await count(fake.ask, VLLM, "/v1/chat/completions", body, KEY) is None
