@@ -114,7 +114,7 @@ RULES = (
         "password or key",
         "passw secret token apikey api_key api-key access_key pwd",
         r"(?i)(?P<keep>(?<![\w-])[\w-]{0,40}(?:passwo?r?d|passwd|pwd|secret|token|api[_-]?key|access[_-]?key)"
-        r"[\w-]{0,20}[\"']?\s{0,4}[:=]\s{0,4}[\"']?)(?![./~])(?=[^\s\"'\d]{0,128}\d)(?=[^\s\"'A-Za-z]{0,128}[A-Za-z])"
+        r"(?:s|[_-][\w-]{0,20})?[\"']?\s{0,4}[:=]\s{0,4}[\"']?)(?![./~])(?=[^\s\"'\d]{0,128}\d)(?=[^\s\"'A-Za-z]{0,128}[A-Za-z])"
         r"[A-Za-z0-9+/_=.~!@#%^&*-]{6,512}(?![\w(])",
         "gitleaks' rule generic-api-key, narrowed",
     ),

@@ -1,0 +1,144 @@
+"""
+Check notes against the history that they claim to be about.
+
+A model that writes notes invents now and then: a path, a command, words the user never
+said. Code can tell that such a thing occurs nowhere in the history; it cannot tell whether
+a sentence is true. What is looked for occurs in notes as exact strings: paths, commands and
+identifiers in code marks, names with an underscore, and quotations.
+
+Linear in the size of the evidence, whatever it holds.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+
+# More than this no useful notes hold; each claim costs one pass over the evidence.
+_MOST_CLAIMS = 300
+_QUOTED_WORDS = 3
+# So many different references make it odd that notes have none.
+_MANY_REFERENCES = 10
+_SHORTEST = 4
+
+_CODE = re.compile(r"(?<!`)`([^`\n]{2,300})`(?!`)")
+_FENCE = re.compile(r"^```[^\n]*\n(.{0,20000}?)^```", re.DOTALL | re.MULTILINE)
+_URL = re.compile(r"\bhttps?://[^\s<>\"'`)\]}]{3,500}")
+_PATH = re.compile(r"(?<![\w/.:~@-])(?:~|\.{1,2})?/?[\w.@+-]{1,100}(?:/[\w.@+-]{1,100}){1,30}/?")
+_FILE = re.compile(
+    r"(?<![\w/.@-])[\w@+-][\w.@+-]{0,100}\.(?:py|pyi|ts|tsx|js|jsx|mjs|cjs|json|jsonl|toml|ya?ml|md|rst|txt|rs|go|java"
+    r"|kt|c|h|cc|cpp|hpp|cs|rb|php|swift|sh|bash|sql|html|css|scss|vue|svelte|lock|cfg|ini|env|xml|csv|log|ipynb)\b"
+)
+_NAME = re.compile(r"(?<![\w/.-])[A-Za-z]\w{0,80}_\w{1,80}(?![\w/.-])")
+_QUOTE = re.compile(r"[\"“„«]([^\"“”„«»\n]{8,300})[\"”“»]")
+_LINE_REFERENCE = re.compile(r"(?::\d+(?:[-:]\d+)?)+$")
+_TRIMMED = ".,;:!?)('\"*"
+_ESCAPED_SPACE = re.compile(r"\\[nrt]")
+
+
+def unsupported(notes: str, evidence: Sequence[str]) -> tuple[str, ...]:
+    """
+    What *notes* name that occurs nowhere in *evidence*, as it stands there, each once.
+
+    Args:
+        notes: What the model wrote.
+        evidence: All texts of the replaced range, arguments and results too, and of the brief.
+
+    Compared without case, escapes and differences in white space. A path is supported by its
+    last two parts: notes may name the whole of what the history names from a folder.
+    """
+    claims = list(dict.fromkeys(_claims(notes)))[:_MOST_CLAIMS]
+    if not claims:
+        return ()
+    known = _plain("\n".join(evidence))
+    return tuple(claim for claim in claims if not _is_supported(claim, known))
+
+
+def mark_unverified(notes: str, claims: Sequence[str]) -> str:
+    """*notes* with "(unverified)" after every occurrence of *claims*, after their code or quote mark."""
+    known = sorted({claim for claim in claims if claim}, key=len, reverse=True)
+    if not known:
+        return notes
+    # A closing mark is taken with the claim and not given back, so that a second run finds the first.
+    pattern = re.compile(
+        "(?<![\\w])(?:" + "|".join(map(re.escape, known)) + ')(?!\\w)[`"”“»]?+(?! \\(unverified\\))'
+    )
+    return pattern.sub(lambda match: f"{match.group()} (unverified)", notes)
+
+
+def lacks_references(notes: str, evidence: Sequence[str]) -> bool:
+    """Whether *notes* name no path, command or identifier of *evidence*, although it holds many."""
+    if not _has_many_references(evidence):
+        return False
+    claims = list(dict.fromkeys([*_claims(notes), *(match.group() for match in _NAME.finditer(notes))]))
+    if not claims:
+        return True
+    known = _plain("\n".join(evidence))
+    return not any(_is_supported(claim, known) for claim in claims[:_MOST_CLAIMS])
+
+
+def _claims(notes: str) -> Iterator[str]:
+    for fence in _FENCE.finditer(notes):
+        for line in fence[1].splitlines():
+            if len(line.strip()) >= _SHORTEST:
+                yield line.strip()
+    prose = _FENCE.sub("\n", notes)
+    for code in _CODE.finditer(prose):
+        if len(code[1].strip()) >= _SHORTEST and not code[1].isdigit():
+            yield code[1].strip()
+    prose = _CODE.sub(" ", prose)
+    for quote in _QUOTE.finditer(prose):
+        if len(quote[1].split()) >= _QUOTED_WORDS or not quote[1].isascii():
+            yield quote[1].strip()
+    for url in _URL.finditer(prose):
+        yield url.group().rstrip(_TRIMMED)
+    prose = _URL.sub(" ", prose)
+    for path in _PATH.finditer(prose):
+        if _is_path(path.group()):
+            yield path.group().rstrip(_TRIMMED)
+    prose = _PATH.sub(" ", prose)
+    for pattern in (_FILE, _NAME):
+        for match in pattern.finditer(prose):
+            yield match.group().rstrip(_TRIMMED)
+
+
+def _is_path(text: str) -> bool:
+    """Whether *text* is a path and not "and/or", "3/4" or "input/output"."""
+    if text.startswith(("/", "~", "./", "../")):
+        return True
+    parts = text.split("/")
+    return any("." in part or "_" in part for part in parts) or len(parts) > 2
+
+
+def _is_supported(claim: str, known: str) -> bool:
+    plain = _plain(claim)
+    if plain in known:
+        return True
+    # An ellipsis in a quotation, and what a call is given in prose: `parse(text)`.
+    parts = [part.strip() for part in re.split(r"\.\.\.|…", plain) if part.strip()]
+    if len(parts) > 1:
+        return all(part in known for part in parts)
+    bare = _LINE_REFERENCE.sub("", plain).rstrip("/")
+    bare = re.sub(r"\([^()]{0,200}\)$", "", bare)
+    if bare and bare in known:
+        return True
+    if " " in bare or "/" not in bare:
+        return False
+    suffix = "/".join(bare.split("/")[-2:])
+    return len(suffix) >= _SHORTEST and "/" in suffix.strip("/") and suffix in known
+
+
+def _has_many_references(evidence: Sequence[str]) -> bool:
+    found: set[str] = set()
+    for text in evidence:
+        for match in _PATH.finditer(text[:100_000]):
+            if _is_path(match.group()):
+                found.add(match.group())
+                if len(found) >= _MANY_REFERENCES:
+                    return True
+    return False
+
+
+def _plain(text: str) -> str:
+    """*text* without case, JSON's and the shell's escapes, and differences in white space."""
+    if "\\" in text:
+        text = _ESCAPED_SPACE.sub(" ", text).replace("\\", "")
+    return " ".join(text.casefold().replace("\u2019", "'").split())
