@@ -4,7 +4,7 @@ Check notes against the history that they claim to be about.
 A model that writes notes invents now and then: a path, a command, words the user never
 said. Code can tell that such a thing occurs nowhere in the history; it cannot tell whether
 a sentence is true. What is looked for occurs in notes as exact strings: paths, commands and
-identifiers in code marks, names with an underscore, and quotations.
+identifiers in code marks, names with an underscore, hashes of commits, and quotations.
 
 Linear in the size of the evidence, whatever it holds.
 """
@@ -27,7 +27,9 @@ _FILE = re.compile(
     r"(?<![\w/.@-])[\w@+-][\w.@+-]{0,100}\.(?:py|pyi|ts|tsx|js|jsx|mjs|cjs|json|jsonl|toml|ya?ml|md|rst|txt|rs|go|java"
     r"|kt|c|h|cc|cpp|hpp|cs|rb|php|swift|sh|bash|sql|html|css|scss|vue|svelte|lock|cfg|ini|env|xml|csv|log|ipynb)\b"
 )
-_NAME = re.compile(r"(?<![\w/.-])[A-Za-z]\w{0,80}_\w{1,80}(?![\w/.-])")
+_NAME = re.compile(r"(?<![\w/.-])[A-Za-z]\w{0,80}_\w{1,80}(?![\w/-]|\.\w)")
+# A commit's hash: letters and digits, as whole numbers and words are everywhere.
+_HASH = re.compile(r"(?<![\w/.-])(?=[a-f]{0,40}\d)(?=\d{0,40}[a-f])[0-9a-f]{7,40}(?![\w/-]|\.\w)")
 _QUOTE = re.compile(r"[\"“„«]([^\"“”„«»\n]{8,300})[\"”“»]")
 _LINE_REFERENCE = re.compile(r"(?::\d+(?:[-:]\d+)?)+$")
 _TRIMMED = ".,;:!?)('\"*"
@@ -95,7 +97,7 @@ def _claims(notes: str) -> Iterator[str]:
         if _is_path(path.group()):
             yield path.group().rstrip(_TRIMMED)
     prose = _PATH.sub(" ", prose)
-    for pattern in (_FILE, _NAME):
+    for pattern in (_FILE, _NAME, _HASH):
         for match in pattern.finditer(prose):
             yield match.group().rstrip(_TRIMMED)
 

@@ -49,10 +49,11 @@ def test_what_occurs_in_the_history_is_supported(notes: str) -> None:
         pytest.param("Looked at grammar.py.", "grammar.py", id="a file name"),
         pytest.param("Ran `pytest -q tests/test_lexer.py`.", "pytest -q tests/test_lexer.py", id="a command"),
         pytest.param("Added `parse_all()`.", "parse_all()", id="a function in code marks"),
-        pytest.param("Added parse_all to it.", "parse_all", id="a name with an underscore"),
+        pytest.param("Added parse_all.", "parse_all", id="a name with an underscore"),
         pytest.param(
             'The user said "always push to main at once".', "always push to main at once", id="words"
         ),
+        pytest.param("Committed as 3f59a43.", "3f59a43", id="a commit"),
         pytest.param("See https://docs.example/grammar.", "https://docs.example/grammar", id="an address"),
     ],
 )

@@ -173,6 +173,7 @@ def test_the_index_is_that_of_the_newest_change() -> None:
 )
 def test_agents_without_a_list_get_neither_list_nor_reminder(tools: list[str], has: bool) -> None:
     messages = does("todowrite", {"todos": ITEMS})
+    assert (find_todos(messages, tools) is not None) is has
     assert bool(render_todos(find_todos(messages, tools), tools)) is has
     assert bool(render_todos(None, tools, is_newer_in_tail=True)) is has
 

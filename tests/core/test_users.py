@@ -140,6 +140,7 @@ def test_one_long_paste_does_not_push_the_others_out() -> None:
     text = render_users(messages, 100, 200, tokens)
     assert "rule: no tabs" in text
     assert "rule: no pushes" in text
+    assert "characters cut out here" in text
 
 
 @settings(max_examples=150, deadline=None)
