@@ -11,7 +11,7 @@ from proxy.errors import StoreError
 from proxy.stores.base import Shelf
 from proxy.stores.sqlite import SqliteStore
 from proxy.stores.sqlite_errors import failed
-from proxy.stores.sqlite_file import MOST_SET_ASIDE
+from proxy.stores.sqlite_file import MOST_SET_ASIDE, move_aside
 from proxy.stores.sqlite_schema import APPLICATION_ID
 
 
@@ -111,6 +111,15 @@ async def test_a_damaged_file_is_set_aside_and_a_new_one_begun(
     assert await store.size() == (0, 0)
     assert await store.add(Shelf.SEEN, b"a", b"1") == b"1"
     await store.close()
+
+
+async def test_a_new_file_that_another_process_has_made_meanwhile_is_not_set_aside(path: Path) -> None:
+    path.write_bytes(b"garbage" * 99)
+    found = path.stat()
+    path.with_name("new").write_bytes(b"made by the other process")
+    path.with_name("new").replace(path)
+    assert move_aside(path, (found.st_dev, found.st_ino)) is None
+    assert path.read_bytes() == b"made by the other process"
 
 
 async def test_an_empty_file_is_a_new_one(path: Path) -> None:
