@@ -1,8 +1,11 @@
-"""Run every async test on asyncio, the loop that the proxy is served with."""
+"""Run every async test on asyncio, the loop that the proxy is served with; share one model server."""
 
+from collections.abc import Iterator
 from inspect import iscoroutinefunction
 
 import pytest
+
+from tests.support.llama import Llama, llama
 
 
 @pytest.fixture(scope="session")
@@ -26,3 +29,10 @@ def _without_hypothesis(obj: object) -> object:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put the real llama.cpp last: what is quick to fail is quick to be seen."""
     items.sort(key=lambda item: item.get_closest_marker("slow") is not None)
+
+
+@pytest.fixture(scope="session")
+def llama_4096() -> Iterator[Llama]:
+    """llama.cpp with a window of 4096 and one slot, shared by every test of the run: leave it running."""
+    with llama() as running:
+        yield running

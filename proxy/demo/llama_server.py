@@ -73,6 +73,9 @@ def _start(arguments: argparse.Namespace, tell: Any) -> Any:
     params.warmup = False
     params.cpuparams.n_threads = arguments.threads or min(4, os.cpu_count() or 1)
     params.use_jinja = True
+    # What a model of this size writes is words even where it looks like a call: parsing
+    # would answer some requests with a 500.
+    params.force_pure_content_parser = True
     params.chat_template = TEMPLATE.read_text(encoding="utf-8")
     return xllamacpp.Server(params)
 
