@@ -6,6 +6,7 @@ the last of them has gone.
 """
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from proxy.asked import Trigger
@@ -62,10 +63,13 @@ class Compaction:
         self._metrics = metrics
         self._making: Shared[Made] = Shared()
 
-    async def run(self, terms: Terms, past: Past, look: Look) -> Made:
+    async def run(
+        self, terms: Terms, past: Past, look: Look, on_notes: Callable[[], None] = lambda: None
+    ) -> Made:
         """Make notes where it is worth it and has not failed lately."""
         if past.retry_after_turns(look.conversation) or not self._is_worth_it(terms, look):
             return Made(rewrite=look.rewrite)
+        on_notes()
         key = (terms.digests[-1], terms.budget.limit, terms.trigger)
         return await self._making.run(key, lambda: self._make(terms, past, look))
 
@@ -83,23 +87,23 @@ class Compaction:
         return render_block(conversation, replaced, notes, terms.rooms, count)
 
     def _is_worth_it(self, terms: Terms, look: Look) -> bool:
-        if self._next_step(terms, look) is not None:
-            return True
-        return look.total <= terms.notes_room and isinstance(self._decide(terms, look), Compact)
+        return self._next_step(terms, look) is not None or (
+            look.total <= terms.notes_room and isinstance(self._decide(terms, look), Compact)
+        )
+
+    def _kept(self, terms: Terms, look: Look) -> Callable[[int], int]:
+        """For a number of replaced messages the size of the block without notes."""
+        count = self._sizing.counter(look.conversation.model)
+        return lambda replaced: count(render_block(look.conversation, replaced, Notes(), terms.rooms, count))
 
     def _decide(self, terms: Terms, look: Look, *, forced: bool = False) -> Decision:
-        count = self._sizing.counter(look.conversation.model)
-
-        def kept(replaced: int) -> int:
-            return count(render_block(look.conversation, replaced, Notes(), terms.rooms, count))
-
         return plan(
             look.conversation,
             look.rewrite,
             look.measured.sizes,
             terms.budget,
-            terms.policy,
-            kept,
+            policy=terms.policy,
+            kept=self._kept(terms, look),
             forced=forced or terms.trigger is Trigger.OVERFLOW,
         )
 
@@ -110,14 +114,24 @@ class Compaction:
         It will not do where the view does not fit with the notes, nor where the newest
         turn alone is too large to fit beside them: that is trimmed afterwards.
         """
-        sizes, conversation = look.measured.sizes, look.conversation
-        if terms.budget.fits(look.total) and look.total <= terms.notes_room:
+        sizes, conversation, budget = look.measured.sizes, look.conversation, terms.budget
+        if not conversation.turns or (budget.fits(look.total) and look.total <= terms.notes_room):
             return None
-        newest = sum(sizes.whole[conversation.turns[-1].start - conversation.brief_end :]) if conversation.turns else 0
-        can_fit = sizes.fixed + newest + terms.policy.notes_max <= terms.budget.limit
+        newest = sum(sizes.whole[conversation.turns[-1].start - conversation.brief_end :])
+        can_fit = sizes.fixed + newest + terms.policy.notes_max <= budget.limit
         if look.total <= terms.notes_room and can_fit:
             return None
-        return step(conversation, look.rewrite, sizes, terms.budget, terms.notes_room)
+        if budget.fits(look.total) and not isinstance(self._decide(terms, look), Compact):
+            return None
+        return step(
+            conversation,
+            look.rewrite,
+            sizes,
+            budget,
+            policy=terms.policy,
+            kept=self._kept(terms, look),
+            room=terms.notes_room,
+        )
 
     async def _make(self, terms: Terms, past: Past, look: Look) -> Made:
         made = Made(rewrite=look.rewrite)

@@ -6,6 +6,7 @@ where it is too long replace turns by notes, or trim. Whatever fails here, a req
 still goes upstream.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from proxy.asked import Asked, Outcome, Prepared, Trigger
@@ -24,6 +25,7 @@ from proxy.noting import Noting
 from proxy.rewrites import Rewrites
 from proxy.sizing import Sizing
 from proxy.stores.base import Store
+from proxy.turnstile import Turnstile
 from proxy.upstream import Upstream
 from proxy.windows import Windows
 
@@ -42,6 +44,7 @@ class Compactor:
         windows: What the upstream holds.
         sizing: Measures views.
         metrics: Counts what happens.
+        turnstile: Keeps notes apart from other requests where the server has one slot.
     """
 
     def __init__(
@@ -53,6 +56,7 @@ class Compactor:
         windows: Windows,
         sizing: Sizing,
         metrics: Metrics,
+        turnstile: Turnstile,
     ) -> None:
         self._config = config
         self._store = store
@@ -68,6 +72,7 @@ class Compactor:
             looking=self._looking,
             sizing=sizing,
             metrics=metrics,
+            turnstile=turnstile,
         )
         self._compaction = Compaction(
             config,
@@ -79,13 +84,19 @@ class Compactor:
         )
 
     async def prepare(
-        self, asked: Asked, *, overflow: Overflow | None = None, may_compact: bool = True
+        self,
+        asked: Asked,
+        *,
+        on_notes: Callable[[], None] = lambda: None,
+        overflow: Overflow | None = None,
+        may_compact: bool = True,
     ) -> Prepared:
         """
         What goes upstream for *asked*.
 
         Args:
             asked: The request.
+            on_notes: Called when the request begins to wait for notes.
             overflow: The answer that it got when it went upstream before, if it did.
             may_compact: False where it had its one compaction already.
         """
@@ -103,14 +114,21 @@ class Compactor:
         terms = self._looking.terms(asked, digests, found, budget, trigger)
         made = Made(rewrite=past.rewrite)
         if may_compact and budget.compact_at and (overflow or budget.is_over(look.total)):
-            made = await self._compaction.run(terms, past, look)
+            made = await self._compaction.run(terms, past, look, on_notes)
             if made.rewrite != past.rewrite:
                 look = await self._looking.look(asked, conversation, made.rewrite, found, budget)
         trimmed = None if budget.fits(look.total) else await self._trim(terms, look)
         self._metrics.budget_share.observe((trimmed or look).total / budget.limit)
         return self._prepared(terms, trimmed or look, made, is_trimmed=trimmed is not None)
 
-    async def recover(self, asked: Asked, overflow: Overflow, before: Prepared) -> Prepared | None:
+    async def recover(
+        self,
+        asked: Asked,
+        overflow: Overflow,
+        before: Prepared,
+        *,
+        on_notes: Callable[[], None] = lambda: None,
+    ) -> Prepared | None:
         """
         What to send instead of a request that did not fit; None where nothing else can be sent.
 
@@ -121,7 +139,9 @@ class Compactor:
             self._sizing.counts.remember(conversation.model, before.key, overflow.prompt)
             self._sizing.counts.learn(conversation.model, before.raw, overflow.prompt)
         await self._windows.learn(conversation.model, overflow, asked.headers, conversation.output_limit)
-        prepared = await self.prepare(asked, overflow=overflow, may_compact=not before.compacted)
+        prepared = await self.prepare(
+            asked, on_notes=on_notes, overflow=overflow, may_compact=not before.compacted
+        )
         if prepared.body == before.body:
             return None
         return replace(prepared, compacted=before.compacted or prepared.compacted)
@@ -167,9 +187,7 @@ class Compactor:
         after = await self._looking.look(terms.asked, conversation, stored, terms.found, budget)
         if stored != trimmed.rewrite and not budget.fits(after.total):
             # What was stored first was made for a larger window.
-            after = await self._looking.look(
-                terms.asked, conversation, trimmed.rewrite, terms.found, budget
-            )
+            after = await self._looking.look(terms.asked, conversation, trimmed.rewrite, terms.found, budget)
         emit(
             "context.trimmed",
             conversation=terms.conversation_id,

@@ -153,9 +153,9 @@ class Looking:
             conversation,
             rewrite,
             view,
-            dialect.message_bytes(view),
-            parsed.outside,
-            budget,
-            ask if found.count_path and is_whole else None,
+            message_bytes=dialect.message_bytes(view),
+            outside=parsed.outside,
+            budget=budget,
+            ask=ask if found.count_path and is_whole else None,
         )
         return Look(conversation=conversation, rewrite=rewrite, view=view, measured=measured)

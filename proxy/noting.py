@@ -8,6 +8,7 @@ never occurred; then what there is is used, flagged, or refused with a reason.
 import asyncio
 import time
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 from proxy.config import ContextConfig
@@ -26,6 +27,7 @@ from proxy.metrics import Metrics
 from proxy.notes_call import NotesAnswer, ask_for_notes
 from proxy.rewrites import Rewrites
 from proxy.sizing import Sizing
+from proxy.turnstile import Turnstile
 from proxy.upstream import Upstream
 
 # A compaction that gains less than this share of the budget is not worth the rewrite.
@@ -34,8 +36,8 @@ _LEAST_GAIN = 0.02
 # are worth asking again.
 _MANY_CLAIMS = 3
 _RETRY_CLAIMS = (
-    "The last attempt named things that do not occur in the conversation: {claims}. Write the record again without "
-    "them; name only what occurs above, exactly as it is written there."
+    "The last attempt named things that do not occur in the conversation: {claims}. Write the record again "
+    "without them; name only what occurs above, exactly as it is written there."
 )
 
 
@@ -65,7 +67,9 @@ class Noting:
         looking: Looking,
         sizing: Sizing,
         metrics: Metrics,
+        turnstile: Turnstile,
     ) -> None:
+        self._turnstile = turnstile
         self._config = config
         self._upstream = upstream
         self._rewrites = rewrites
@@ -106,7 +110,8 @@ class Noting:
         if not is_step and not terms.budget.fits(after.total):
             return Refused(Reason.STILL_OVER)
         rewrite = await self._rewrites.keep(terms.digests, conversation, rewrite)
-        self._tell(terms, look, after, rewrite, written, time.monotonic() - started)
+        seconds = time.monotonic() - started
+        self._tell(terms, look, after, rewrite=rewrite, written=written, seconds=seconds)
         return rewrite
 
     async def _write(self, terms: Terms, look: Look, replaced: int) -> _Written | Refused:
@@ -166,20 +171,29 @@ class Noting:
             return NotesAnswer(verdict=Rejected(Reason.NOT_RENDERED))
         replaced = conversation.messages[conversation.brief_end :]
         sources = [*_texts(replaced), look.rewrite.notes if look.rewrite else ""]
-        return await ask_for_notes(
-            self._upstream,
-            asked.dialect,
-            url=asked.url,
-            headers=[*asked.headers, ("content-type", "application/json")],
-            body=body,
-            room=notes_max,
-            count=self._sizing.counter(conversation.model),
-            sources=[source for source in sources if source],
-            idle_timeout_seconds=self._config.notes_idle_timeout_seconds,
-        )
+        is_single = terms.found.slots == 1
+        async with self._turnstile.alone() if is_single else nullcontext():
+            return await ask_for_notes(
+                self._upstream,
+                asked.dialect,
+                url=asked.url,
+                headers=[*asked.headers, ("content-type", "application/json")],
+                body=body,
+                room=notes_max,
+                count=self._sizing.counter(conversation.model),
+                sources=[source for source in sources if source],
+                idle_timeout_seconds=self._config.notes_idle_timeout_seconds,
+            )
 
     def _tell(
-        self, terms: Terms, look: Look, after: Look, rewrite: Rewrite, written: _Written, seconds: float
+        self,
+        terms: Terms,
+        look: Look,
+        after: Look,
+        *,
+        rewrite: Rewrite,
+        written: _Written,
+        seconds: float,
     ) -> None:
         conversation = look.conversation
         model = self._metrics.model(conversation.model)
@@ -221,5 +235,3 @@ class Noting:
 def _texts(messages: Sequence[Message]) -> list[str]:
     kinds = (Kind.SAID, Kind.RESULT, Kind.ARGUMENTS)
     return [text.text for message in messages for text in message.texts if text.kind in kinds]
-
-

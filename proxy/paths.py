@@ -20,10 +20,12 @@ COMPACTED = ("/chat/completions",)
 # upstream URL that ends in /v1 a client may leave that part out; what is not listed
 # (/props, /health, /metrics, /api/...) stands at the root.
 _API_SEGMENTS = frozenset(
-    "assistants audio batches chat completions containers conversations embeddings evals files "
-    "fine_tuning images messages models moderations realtime rerank responses threads uploads "
-    "vector_stores videos".split()
-)
+    (
+        "assistants", "audio", "batches", "chat", "completions", "containers", "conversations", "embeddings",
+        "evals", "files", "fine_tuning", "images", "messages", "models", "moderations", "realtime", "rerank",
+        "responses", "threads", "uploads", "vector_stores", "videos",
+    )
+)  # fmt: skip
 _SLASHES = re.compile(r"/{2,}")
 _VERSION = re.compile(r"/v\d+[a-z0-9]*(?=/|$)")
 
@@ -73,9 +75,7 @@ class Target:
         first = bare.split("/")[1] if bare.startswith("/") else ""
         if self.is_complete:
             path = bare
-        elif not path.startswith("/v1/") and (
-            bare in COMPACTED or (self.has_v1 and first in _API_SEGMENTS)
-        ):
+        elif not path.startswith("/v1/") and (bare in COMPACTED or (self.has_v1 and first in _API_SEGMENTS)):
             path = f"/v1{bare}"
         return f"{self.root}{path}{'?' + query if query else ''}"
 

@@ -81,9 +81,7 @@ class Rewrites:
             failure = None
         return Past(rewrite=best, failure=failure)
 
-    async def keep(
-        self, digests: Sequence[bytes], conversation: Conversation, rewrite: Rewrite
-    ) -> Rewrite:
+    async def keep(self, digests: Sequence[bytes], conversation: Conversation, rewrite: Rewrite) -> Rewrite:
         """
         Store *rewrite*, made over the first `seen` messages after the brief; returns the first that
         was stored for that history.

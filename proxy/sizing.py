@@ -58,6 +58,7 @@ class Sizing:
         conversation: Conversation,
         rewrite: Rewrite | None,
         view: View,
+        *,
         message_bytes: Sequence[bytes],
         outside: bytes,
         budget: Budget | None,
@@ -118,9 +119,7 @@ class Sizing:
         fixed = sum(map(count.count, conversation.fixed_texts)) + sum(brief)
         return Sizes(fixed=fixed, block=block, shown=tuple(shown), whole=whole)
 
-    def _by_message(
-        self, conversation: Conversation, rewrite: Rewrite | None, parts: Sizes
-    ) -> Sequence[int]:
+    def _by_message(self, conversation: Conversation, rewrite: Rewrite | None, parts: Sizes) -> Sequence[int]:
         """The parts as one number for each message of the view."""
         brief = list(self._tokenizer.messages(conversation.messages[: conversation.brief_end]))
         replaced = rewrite.replaced if rewrite else 0

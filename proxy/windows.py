@@ -100,9 +100,7 @@ class Windows:
         still = before is not None and before.found.window == found.window
         known.worked = before.worked if before and still else 0
         known.learned = before.learned if before and still else None
-        window = sane_window(
-            overflow, output_limit=output_limit, largest_prompt_that_worked=known.worked
-        )
+        window = sane_window(overflow, output_limit=output_limit, largest_prompt_that_worked=known.worked)
         if window is not None and (found.window is None or window < found.window):
             known.learned = window
             emit("context.window_learned", model=model, window=window)

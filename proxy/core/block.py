@@ -89,7 +89,10 @@ def render_block(
         _section("What the user said, word for word", render_users(gone, rooms.task, rooms.users, count)),
         _section("Messages of the system in these turns", render_late_system(gone)),
         _notes_section(notes),
-        _section("What was called, as listed by the harness", mask_secrets(render_ledger(gone, rooms.ledger, count))),
+        _section(
+            "What was called, as listed by the harness",
+            mask_secrets(render_ledger(gone, rooms.ledger, count)),
+        ),
     ]
     framed = _frame(opening, [section for section in sections if section])
     names = conversation.tool_names

@@ -68,9 +68,9 @@ def _ordinal(calls: dict[str, list[int]], answer: str) -> int:
 
 def _identity(credential: str) -> str:
     """Issuer and subject of a JWT, else the credential itself."""
-    token = credential.split(" ")[-1]
+    token = credential.rsplit(" ", maxsplit=1)[-1]
     parts = token.split(".")
-    if len(parts) != 3:  # noqa: PLR2004 - header, claims, signature
+    if len(parts) != 3:
         return credential
     try:
         claims = json.loads(urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))

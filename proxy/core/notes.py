@@ -68,11 +68,12 @@ class Rejected:
 
 
 RETRY_TOOL = (
-    "The last attempt called a tool. No tool can be called now: write the record as plain text, in prose and lists."
+    "The last attempt called a tool. No tool can be called now: write the record as plain text, in prose and "
+    "lists."
 )
 RETRY_COPY = (
-    "The last attempt copied the conversation. Do not repeat it: write a record of it in your own words, much "
-    "shorter than the conversation."
+    "The last attempt copied the conversation. Do not repeat it: write a record of it in your own words, "
+    "much shorter than the conversation."
 )
 
 _THINKING = re.compile(r"<(think|thinking|reasoning)>.*?(?:</\1>|\Z)", re.DOTALL)
@@ -81,10 +82,12 @@ _THINKING_END = re.compile(r"\A.*</(?:think|thinking|reasoning)>", re.DOTALL)
 # How the models that llama.cpp, vLLM and SGLang know write a call when it is not parsed.
 _MARKUP = re.compile(
     r"^\s*(?:<tool_call>|<\|?tool_calls?(?:_begin)?\|?>|<function[=_ ]|<function_calls>|\[TOOL_CALLS\]|"
-    r"<invoke |<｜tool|<\|python_tag\|>|<\|tool_call|functions\.\w+:\d+|```tool_code)",
+    r"<invoke |<\uff5ctool|<\|python_tag\|>|<\|tool_call|functions\.\w+:\d+|```tool_code)",
     re.MULTILINE,
 )
-_JSON_CALL = re.compile(r'\A(?:```(?:json)?\s*)?\[?\{\s*"(?:name|function|tool)"\s*:\s*"[^"]{1,200}"\s*,\s*"(?:arg|param)')
+_JSON_CALL = re.compile(
+    r'\A(?:```(?:json)?\s*)?\[?\{\s*"(?:name|function|tool)"\s*:\s*"[^"]{1,200}"\s*,\s*"(?:arg|param)'
+)
 
 
 def instruct(template: str, *, language: str, notes_max: int, correction: str = "") -> str:

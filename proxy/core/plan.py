@@ -104,9 +104,9 @@ def plan(
     rewrite: Rewrite | None,
     sizes: Sizes,
     budget: Budget,
+    *,
     policy: Policy,
     kept: Callable[[int], int],
-    *,
     forced: bool = False,
 ) -> Decision:
     """
@@ -125,7 +125,7 @@ def plan(
     total = sizes.total
     if not forced and not budget.is_over(total):
         return Leave(Why.FITS)
-    if len(conversation.turns) < 2:  # noqa: PLR2004 - one to replace, one to keep
+    if len(conversation.turns) < 2:
         return Leave(Why.ONE_TURN)
     before = rewrite.replaced if rewrite else 0
     rested = rewrite is None or turns_since(conversation, rewrite.compacted_at) >= REST_TURNS
@@ -150,7 +150,14 @@ def plan(
 
 
 def step(
-    conversation: Conversation, rewrite: Rewrite | None, sizes: Sizes, budget: Budget, room: int
+    conversation: Conversation,
+    rewrite: Rewrite | None,
+    sizes: Sizes,
+    budget: Budget,
+    *,
+    policy: Policy,
+    kept: Callable[[int], int],
+    room: int,
 ) -> int | None:
     """
     How far notes can be made where they cannot run over the whole view.
@@ -159,6 +166,8 @@ def step(
     a turn and takes at most *room*; at least two turns that are not replaced yet, even
     if they are larger (they are trimmed for the notes), since the last one stays. None
     where fewer are left, or the replaced part would gain too little.
+
+    The arguments are those of `plan`; *room* is the longest view that notes can be made over.
     """
     before = rewrite.replaced if rewrite else 0
     ends = [
@@ -166,7 +175,7 @@ def step(
         for turn in conversation.turns
         if turn.start - conversation.brief_end >= before
     ]
-    if len(ends) < 2:  # noqa: PLR2004 - one to replace, one to keep
+    if len(ends) < 2:
         return None
     base = sizes.fixed + sizes.block
     upto = ends[1]
@@ -175,9 +184,9 @@ def step(
             break
         upto = end
     replaced = last_turn_start(conversation, upto)
-    if sum(sizes.shown[before:replaced]) < PRESSING_GAIN * budget.limit:
-        return None
-    return upto
+    gone = sizes.block + sum(sizes.shown[before:replaced])
+    gain = gone - kept(replaced) - min(policy.notes_max, gone // _NOTES_DIVISOR)
+    return upto if gain >= PRESSING_GAIN * budget.limit else None
 
 
 def last_turn_start(conversation: Conversation, upto: int) -> int:

@@ -148,9 +148,7 @@ class _Work:
         left_out = self.count(block(self.newest)) if self.newest > self.replaced else self.block_size
         return self.fixed + min(old, left_out) + least
 
-    def cut_old(
-        self, places: range, kinds: tuple[Kind, ...], keep_chars: int, aim: int, what: What
-    ) -> None:
+    def cut_old(self, places: range, kinds: tuple[Kind, ...], keep_chars: int, aim: int, what: What) -> None:
         """Oldest first, until the view is down to *aim*."""
         for at, text in self._texts(places, kinds):
             if self.size <= aim:
@@ -168,9 +166,7 @@ class _Work:
             (tuple(Kind), True),
         ):
             texts = [
-                (at, text)
-                for at, text in self._texts(places, kinds)
-                if users or not self._is_users(at, text)
+                (at, text) for at, text in self._texts(places, kinds) if users or not self._is_users(at, text)
             ]
             chars = self._level(texts, room)
             while sum(self.shown[self.newest :]) > room:

@@ -120,7 +120,7 @@ class ChatCompletions:
 
     def error(self, status: int, code: str, message: str) -> bytes:
         """OpenAI's error object."""
-        kind = "invalid_request_error" if status < 500 else "server_error"  # noqa: PLR2004 - HTTP classes
+        kind = "invalid_request_error" if status < 500 else "server_error"
         return dump({"error": {"message": message, "type": kind, "param": None, "code": code}}).encode()
 
     def error_event(self, status: int, code: str, message: str) -> bytes:

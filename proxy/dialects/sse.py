@@ -17,7 +17,11 @@ _LINE_END = re.compile(rb"\r\n|\n|\r")
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One event; `name` is empty where the stream names none. `error:` fields (old llama.cpp) read as data."""
+    """
+    One event; `name` is empty where the stream names none.
+
+    `error:` fields, which old llama.cpp servers send, read as data.
+    """
 
     name: bytes
     data: bytes
@@ -30,6 +34,11 @@ class Events:
         self._rest = b""
         self._name = b""
         self._data: list[bytes] = []
+
+    @property
+    def is_in_event(self) -> bool:
+        """Whether an event has begun: a field, or a line that may become one."""
+        return bool(self._data or self._name) or not (self._rest == b"" or self._rest.startswith(b":"))
 
     def feed(self, chunk: bytes) -> list[Event]:
         """Events that end in *chunk*."""

@@ -1,0 +1,239 @@
+"""
+Routes, and what lives as long as the process.
+
+Every method and path that is not the proxy's own goes upstream; the compacted endpoints
+go through an `Exchange`, everything else is relayed as it is.
+"""
+
+import logging
+import os
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+
+import orjson
+from prometheus_client import CollectorRegistry
+from prometheus_client.exposition import choose_encoder
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response as Reply
+from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
+
+from proxy.client import Client, ClientGone
+from proxy.compactor import Compactor
+from proxy.config import Config
+from proxy.counting import Counts
+from proxy.dialects.chat_completions import CHAT_COMPLETIONS
+from proxy.errors import ProxyError, StoreError
+from proxy.events import emit
+from proxy.exchange import Exchange, Services
+from proxy.metrics import Metrics
+from proxy.paths import endpoint, normal_path
+from proxy.relay import relay
+from proxy.sizing import Sizing
+from proxy.stores.base import Store
+from proxy.stores.guarded import GuardedStore
+from proxy.stores.memory import MemoryStore
+from proxy.stores.sqlite import SqliteStore
+from proxy.tokenizer import Tokenizer
+from proxy.turnstile import Turnstile
+from proxy.upstream import Upstream
+from proxy.windows import Windows
+
+DIALECTS = {CHAT_COMPLETIONS.endpoint: CHAT_COMPLETIONS}
+
+# A broken store fails every request; a person needs to hear of it once a while.
+_WARN_EVERY_SECONDS = 60.0
+
+
+class Proxy:
+    """Everything that lives as long as the process. Made inside the event loop that serves it."""
+
+    def __init__(self, config: Config, environ: Mapping[str, str]) -> None:
+        self.config = config
+        self.metrics = Metrics(CollectorRegistry())
+        self.upstream = Upstream(
+            url=config.upstream.url,
+            key=environ.get(config.upstream.key_env, "") if config.upstream.key_env else "",
+            connect_timeout_seconds=config.upstream.connect_timeout_seconds,
+            idle_timeout_seconds=config.upstream.idle_timeout_seconds,
+        )
+        self.tokenizer = Tokenizer()
+        self.store = _store(config, environ, self._store_failed)
+        self.turnstile = Turnstile()
+        self.windows = Windows(
+            self.upstream.ask,
+            configured=None if config.context.window == "auto" else config.context.window,
+            now=time.monotonic,
+            kind="" if config.upstream.kind == "auto" else config.upstream.kind,
+            on_window=lambda model, window: self.metrics.window.labels(self.metrics.model(model)).set(window),
+        )
+        compactor = Compactor(
+            config.context,
+            upstream=self.upstream,
+            store=self.store,
+            windows=self.windows,
+            sizing=Sizing(self.tokenizer, Counts()),
+            metrics=self.metrics,
+            turnstile=self.turnstile,
+        )
+        self.services = Services(
+            config=config,
+            upstream=self.upstream,
+            compactor=compactor,
+            metrics=self.metrics,
+            turnstile=self.turnstile,
+        )
+        self._warned_at = -_WARN_EVERY_SECONDS
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Any request that is not for the proxy itself."""
+        client = Client(scope, receive, send)
+        path = normal_path(client.raw_path)
+        compacted = endpoint(path) if client.method == "POST" else ""
+        self.metrics.in_flight.inc()
+        try:
+            await self._answer(client, path, compacted)
+        except ClientGone:
+            pass
+        finally:
+            self.metrics.in_flight.dec()
+            dialect = DIALECTS[compacted].name if compacted else "none"
+            status = str(client.status) if client.status else "client_gone"
+            self.metrics.requests.labels(compacted or "other", dialect, status).inc()
+
+    async def _answer(self, client: Client, path: str, compacted: str) -> None:
+        url = self.upstream.target.url(path, client.query)
+        try:
+            if not compacted:
+                await relay(self.upstream, client, url, self.config.server.max_body_bytes)
+                return
+            dialect = DIALECTS[compacted]
+            raw = await client.whole_body(self.config.server.max_body_bytes)
+            exchange = Exchange(self.services, dialect, client)
+            await client.while_there(exchange.run(raw, url))
+        except ProxyError as error:
+            await self._tell(client, error, compacted)
+        except Exception:
+            # A fault of ours must read like one, and must be found.
+            logging.getLogger("proxy").exception("request.failed")
+            await self._tell(client, ProxyError("the proxy failed; its log tells more"), compacted)
+
+    async def _tell(self, client: Client, error: ProxyError, compacted: str) -> None:
+        """An error of ours in the endpoint's wire format; nothing after a broken answer."""
+        dialect = DIALECTS.get(compacted, CHAT_COMPLETIONS)
+        emit("request.refused", level=logging.WARNING, status=error.status, code=error.code, why=str(error))
+        if not client.started:
+            await client.whole(error.status, dialect.error(error.status, error.code, str(error)))
+        elif client.is_stream:
+            # Not ended: a client must not take a broken answer for a whole one.
+            await client.chunk(dialect.error_event(error.status, error.code, str(error)))
+
+    def _store_failed(self, error: StoreError) -> None:
+        self.metrics.store_errors.inc()
+        if time.monotonic() - self._warned_at >= _WARN_EVERY_SECONDS:
+            self._warned_at = time.monotonic()
+            emit("store.failed", level=logging.WARNING, why=str(error))
+
+    async def open(self) -> None:
+        """What must not wait for the first request."""
+        if isinstance(self.store, GuardedStore):
+            await self.store.open()
+
+    async def close(self) -> None:
+        """Let go of everything."""
+        await self.upstream.close()
+        await self.store.close()
+
+    async def livez(self, _: Request) -> Reply:
+        """The process runs."""
+        return Reply("ok\n", media_type="text/plain")
+
+    async def readyz(self, _: Request) -> Reply:
+        """Whether upstream and store can be used; 503 where the upstream cannot."""
+        try:
+            answer = await self.upstream.ask("GET", "/health", timeout_seconds=5)
+            # llama.cpp answers 503 while it loads; others have no such path.
+            reached = answer.status != 503
+            upstream = "ok" if reached else "loading"
+        except ProxyError as error:
+            reached, upstream = False, str(error)
+        store = "ok"
+        if isinstance(self.store, GuardedStore) and not self.store.healthy:
+            store = self.store.last_error
+        told = {"ready": reached, "upstream": upstream, "store": store}
+        return Reply(orjson.dumps(told), 200 if reached else 503, media_type="application/json")
+
+    async def metrics_page(self, request: Request) -> Reply:
+        """Prometheus' text format, or OpenMetrics where it is asked for."""
+        encode, kind = choose_encoder(request.headers.get("accept", ""))
+        return Reply(encode(self.metrics.registry), headers={"content-type": kind})
+
+    async def upstream_metrics(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """The upstream's own `/metrics`."""
+        client = Client(scope, receive, send)
+        try:
+            url = self.upstream.target.url("/metrics", client.query)
+            await relay(self.upstream, client, url, self.config.server.max_body_bytes)
+        except ClientGone:
+            return
+        except ProxyError as error:
+            await self._tell(client, error, "")
+
+
+def make_app(config: Config, environ: Mapping[str, str] | None = None) -> Starlette:
+    """
+    The ASGI application. Its lifespan opens the store and closes everything.
+
+    Raises:
+        ConfigError: If there is no usable upstream URL.
+    """
+    proxy = Proxy(config, os.environ if environ is None else environ)
+
+    @asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        await proxy.open()
+        try:
+            yield
+        finally:
+            await proxy.close()
+
+    routes = [
+        Route("/livez", proxy.livez),
+        Route("/readyz", proxy.readyz),
+        Route("/upstream/metrics", _Endpoint(proxy.upstream_metrics)),
+    ]
+    if config.metrics.enabled:
+        routes.append(Route("/metrics", proxy.metrics_page))
+    span: Callable[[Starlette], AbstractAsyncContextManager[None]] = lifespan
+    app = Starlette(
+        routes=[*routes, Route("/{path:path}", _Endpoint(proxy.handle), methods=None)], lifespan=span
+    )
+    app.state.proxy = proxy
+    return app
+
+
+class _Endpoint:
+    """Marks a callable as an ASGI application for `Route`, which takes functions for handlers."""
+
+    def __init__(self, app: Callable[[Scope, Receive, Send], "object"]) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._app(scope, receive, send)  # type: ignore[misc]
+
+
+def _store(config: Config, environ: Mapping[str, str], on_error: Callable[[StoreError], None]) -> Store:
+    fallback = MemoryStore(max_bytes=config.store.max_bytes)
+    if config.store.kind == "memory":
+        return fallback
+
+    async def open_file() -> Store:
+        return await SqliteStore.open(
+            config.store.file(environ),
+            max_age_days=config.store.max_age_days,
+            max_bytes=config.store.max_bytes,
+        )
+
+    return GuardedStore(open_file, fallback, on_error, time.monotonic)

@@ -1,0 +1,68 @@
+"""
+Pass a request on as it is, and its answer back: every endpoint that is not compacted.
+
+Both bodies pass as they come.
+"""
+
+from collections.abc import AsyncIterator
+
+from proxy import headers as hd
+from proxy.client import Client
+from proxy.upstream import Response, Upstream
+
+STREAM_HEADERS = ((b"x-accel-buffering", b"no"), (b"cache-control", b"no-cache"))
+
+# Bodies up to this size are read first: a connection that the upstream has just closed can
+# then be replaced.
+_READ_FIRST_BYTES = 1024 * 1024
+
+
+async def relay(upstream: Upstream, client: Client, url: str, limit: int) -> None:
+    """
+    Answer *client* with what the upstream answers at *url*.
+
+    Raises:
+        BodyTooLarge: Where the request's body is over *limit* bytes.
+        ClientGone: Where the client left before its body was complete.
+        UpstreamUnreachable: If there is no answer, or it breaks off.
+        UpstreamStalled: If it is silent for too long.
+    """
+    said = client.header(b"content-length")
+    chunked = bool(client.header(b"transfer-encoding"))
+    is_long = chunked or (said.isdigit() and int(said) > _READ_FIRST_BYTES)
+    if is_long:
+        pieces = client.body(limit)
+        await client.while_there(_pass(upstream, client, url, pieces, said))
+        return
+    body = await client.whole_body(limit)
+    await client.while_there(_pass(upstream, client, url, body, said))
+
+
+async def _pass(
+    upstream: Upstream, client: Client, url: str, body: bytes | AsyncIterator[bytes], length: str
+) -> None:
+    headers = hd.for_upstream(client.headers)
+    if not isinstance(body, bytes) and length.isdigit():
+        headers.append(("content-length", length))
+    response = await upstream.send(client.method, url, headers=headers, body=body)
+    try:
+        await client.head(response.status, answer_headers(response))
+        async for chunk in response.chunks():
+            await client.chunk(chunk)
+        await client.end()
+    finally:
+        await response.close()
+
+
+def is_stream(response: Response) -> bool:
+    """Whether it is a stream of server-sent events."""
+    return "text/event-stream" in response.header("content-type").lower()
+
+
+def answer_headers(response: Response) -> list[tuple[bytes, bytes]]:
+    """The end-to-end headers of an answer; a stream's say that nobody on the way may hold it back."""
+    headers = hd.for_client(response.headers)
+    if is_stream(response):
+        present = {name for name, _ in headers}
+        headers += [pair for pair in STREAM_HEADERS if pair[0] not in present]
+    return headers

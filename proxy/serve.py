@@ -1,0 +1,111 @@
+"""
+Listen, and tell a person what was found and what to do next.
+"""
+
+import asyncio
+import contextlib
+import os
+import socket
+import sys
+
+import uvicorn
+from starlette.applications import Starlette
+
+from proxy.app import Proxy, make_app
+from proxy.config import Config
+from proxy.core.messages import Conversation
+from proxy.errors import ConfigError
+from proxy.events import log_to
+from proxy.looking import budget_for
+
+# Open streams may end by themselves after a SIGTERM.
+_DRAIN_SECONDS = 30
+# Agents keep their connections while tools run.
+_KEEPALIVE_SECONDS = 75
+
+
+def server_config(app: Starlette, *, host: str = "127.0.0.1", port: int = 0) -> uvicorn.Config:
+    """
+    How the proxy is served: no Server or Date header beside the upstream's, no access log.
+    """
+    return uvicorn.Config(
+        app,
+        host=host,
+        port=port,
+        server_header=False,
+        date_header=False,
+        access_log=False,
+        log_level="critical",
+        timeout_keep_alive=_KEEPALIVE_SECONDS,
+        timeout_graceful_shutdown=_DRAIN_SECONDS,
+        # h11 is slower, httptools is uvicorn's own choice where it is installed.
+        http="httptools",
+        ws="none",
+        lifespan="on",
+    )
+
+
+def run(config: Config) -> int:
+    """Serve until a signal; returns the exit status."""
+    log_to(level=config.log.level, style=config.log.format)
+    app = make_app(config, os.environ)
+    with contextlib.closing(_socket(config)) as listening:
+        server = uvicorn.Server(server_config(app, host=config.server.host, port=config.server.port))
+        asyncio.run(_serve(server, app.state.proxy, listening))
+    return 0
+
+
+async def _serve(server: uvicorn.Server, proxy: Proxy, listening: socket.socket) -> None:
+    telling = asyncio.ensure_future(_tell(proxy, listening.getsockname()))
+    # The vocabulary takes a while to read, and the first request should not wait for it.
+    loading = asyncio.ensure_future(asyncio.to_thread(proxy.tokenizer.load))
+    await server.serve(sockets=[listening])
+    for task in (telling, loading):
+        task.cancel()
+
+
+async def _tell(proxy: Proxy, address: tuple[str, int]) -> None:
+    """What a person wants to know first; on standard error, beside the log."""
+    host, port = address[:2]
+    host = f"[{host}]" if ":" in host else host
+    here = "127.0.0.1" if host in ("0.0.0.0", "[::]") else host
+    print(f"compaction-proxy listens on http://{host}:{port}", file=sys.stderr)
+    print(f"point your agent here: base_url = http://{here}:{port}/v1", file=sys.stderr, flush=True)
+    found = await proxy.windows.of("", ())
+    empty = Conversation(messages=(), brief_end=0, turns=())
+    budget = budget_for(proxy.config.context, empty, found)
+    slots = f", {found.slots} slots" if found.slots and found.slots > 1 else ", 1 slot" if found.slots else ""
+    if budget is None:
+        print(
+            f"upstream {proxy.upstream.target.root}: {found.kind.value}, window not known: nothing is "
+            "compacted until an overflow tells it, or `context.window` is set",
+            file=sys.stderr,
+            flush=True,
+        )
+        return
+    at = int(budget.compact_at * budget.limit)
+    print(
+        f"upstream {proxy.upstream.target.root}: {found.kind.value}, window {found.window} "
+        f"({found.window_source}){slots}; prompts may take {budget.limit}, compaction above {at}"
+        + ("" if budget.compact_at else " (switched off)"),
+        file=sys.stderr,
+        flush=True,
+    )
+
+
+def _socket(config: Config) -> socket.socket:
+    """
+    The listening socket, made before anything else so that a taken port is a clear message.
+
+    Raises:
+        ConfigError: If it cannot be had.
+    """
+    host, port = config.server.host, config.server.port
+    try:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        return socket.create_server((host, port), family=family, backlog=2048)
+    except OSError as error:
+        raise ConfigError(
+            f"server.listen: cannot listen on {config.server.listen} ({error.strerror or error}); "
+            "is another proxy running there? Choose another with --listen"
+        ) from error
