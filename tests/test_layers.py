@@ -35,17 +35,26 @@ ROWS: tuple[tuple[str, ...], ...] = (
         "proxy/discovery_*.py",
         "proxy/encodings.py",
         "proxy/events.py",
+        "proxy/headers.py",
         "proxy/metrics.py",
         "proxy/paths.py",
+        "proxy/sharing.py",
         "proxy/tokenizer.py",
+        "proxy/turnstile.py",
         "proxy/upstream.py",
     ),
-    # Steps of the compactor that need one or two of them.
-    ("proxy/notes_call.py", "proxy/sizing.py", "proxy/windows.py"),
+    # Steps of the compactor that need one or two of them, and what goes in and comes out of it.
+    ("proxy/asked.py", "proxy/notes_call.py", "proxy/rewrites.py", "proxy/sizing.py", "proxy/windows.py"),
+    # A view and its size, then notes, then a compaction.
+    ("proxy/looking.py",),
+    ("proxy/noting.py",),
+    ("proxy/compaction.py",),
     # Where core meets them all.
     ("proxy/compactor.py", "proxy/compactor_*.py"),
-    # The server.
-    ("proxy/app.py", "proxy/app_*.py", "proxy/relay.py"),
+    # The client's side, then one exchange, then the server.
+    ("proxy/client.py", "proxy/relay.py"),
+    ("proxy/exchange.py", "proxy/exchange_*.py"),
+    ("proxy/app.py", "proxy/app_*.py"),
     # The commands, and the line that calls them.
     ("proxy/serve.py", "proxy/check.py", "proxy/check_*.py"),
     ("proxy/demo/*.py",),
