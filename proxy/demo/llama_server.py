@@ -41,7 +41,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--parallel", type=int, default=1, help="slots")
     parser.add_argument("--unified", action="store_true", help="slots share one window instead of one each")
     parser.add_argument("--port", type=int, default=0, help="0 for a free one")
-    parser.add_argument("--threads", type=int, default=0, help="0 for one a core, at most 4")
+    parser.add_argument("--threads", type=int, default=0, help="0 for what the cores allow")
     parser.add_argument("--similarity", type=float, default=0.1, help="llama.cpp's -sps")
     parser.add_argument("--cache-ram", type=int, default=0, help="MiB for prompts that lost their slot")
     parser.add_argument("--sliding", action="store_true", help="keep only the sliding window's cache")
@@ -71,7 +71,11 @@ def _start(arguments: argparse.Namespace, tell: Any) -> Any:
     # what the server reports as cached is the common prefix.
     params.swa_full = not arguments.sliding
     params.warmup = False
-    params.cpuparams.n_threads = arguments.threads or min(4, os.cpu_count() or 1)
+    cores = os.cpu_count() or 1
+    # Threads wait for one another at every layer of every token: with the agent and the
+    # proxy on the same cores, one too many makes an answer a hundred times slower.
+    params.cpuparams.n_threads = arguments.threads or min(4, max(1, cores // 2))
+    params.cpuparams_batch.n_threads = arguments.threads or min(8, cores)
     params.use_jinja = True
     # What a model of this size writes is words even where it looks like a call: parsing
     # would answer some requests with a 500.

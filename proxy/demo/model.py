@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-TERMS = "Gemma is provided under the Gemma Terms of Use, https://ai.google.dev/gemma/terms"
+TERMS = "Gemma comes under the Gemma Terms of Use: https://ai.google.dev/gemma/terms"
 
 
 def cached_model(say: Callable[[str], None]) -> Path:

@@ -26,9 +26,14 @@ You are a coding agent. You work in the project folder /home/sam/larder through 
 """
 
 
-def tool(name: str, description: str, required: list[str], **properties: dict[str, object]) -> dict[str, object]:
+def tool(
+    name: str, description: str, required: list[str], **properties: dict[str, object]
+) -> dict[str, object]:
     parameters = {"type": "object", "properties": properties, "required": required}
-    return {"type": "function", "function": {"name": name, "description": description, "parameters": parameters}}
+    return {
+        "type": "function",
+        "function": {"name": name, "description": description, "parameters": parameters},
+    }
 
 
 def text(description: str) -> dict[str, object]:
@@ -48,7 +53,13 @@ TOOLS = [
         start={"type": "integer", "description": "First line, from 1."},
         lines={"type": "integer"},
     ),
-    tool("write_file", "Create or replace a file.", ["path", "content"], path=text("Where."), content=text("All of it.")),
+    tool(
+        "write_file",
+        "Create or replace a file.",
+        ["path", "content"],
+        path=text("Where."),
+        content=text("All of it."),
+    ),
     tool(
         "edit_file",
         "Replace a text that occurs exactly once in a file.",
@@ -57,8 +68,19 @@ TOOLS = [
         old=text("As it is, whitespace included."),
         new=text("What stands there afterwards."),
     ),
-    tool("search", "Find lines that match a regular expression.", ["pattern"], pattern=text("Python's re."), folder=text("Where.")),
-    tool("run_command", "Run a shell command in the project folder.", ["command"], command=text("The command line.")),
+    tool(
+        "search",
+        "Find lines that match a regular expression.",
+        ["pattern"],
+        pattern=text("Python's re."),
+        folder=text("Where."),
+    ),
+    tool(
+        "run_command",
+        "Run a shell command in the project folder.",
+        ["command"],
+        command=text("The command line."),
+    ),
     tool("todo_write", "Replace the to-do list.", ["todos"], todos={"type": "array", "items": TASK}),
 ]
 

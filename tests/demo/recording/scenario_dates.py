@@ -33,7 +33,11 @@ Rules for the whole session:
             "- README",
         ),
     )
-    w.says("The model and the schema decide most of this.", read("larder/models.py"), read("larder/migrations.py"))
+    w.says(
+        "The model and the schema decide most of this.",
+        read("larder/models.py"),
+        read("larder/migrations.py"),
+    )
     w.says("Now the store, the only other module with SQL.", read("larder/store.py"))
     w.says(
         "`Item` is built by position in two places: `Item.taken` and `store._item`. Let me see who else does it.",
@@ -86,7 +90,11 @@ from enum import Enum
     "ALTER TABLE item ADD COLUMN best_before TEXT;",
 ]""",
         ),
-        edit("larder/store.py", '_COLUMNS = "id, name, amount, unit, place, note"', '_COLUMNS = "id, name, amount, unit, place, note, best_before"'),
+        edit(
+            "larder/store.py",
+            '_COLUMNS = "id, name, amount, unit, place, note"',
+            '_COLUMNS = "id, name, amount, unit, place, note, best_before"',
+        ),
         edit(
             "larder/store.py",
             """
@@ -155,7 +163,11 @@ from enum import Enum
     )
     w.says(
         "It is not.",
-        edit("larder/store.py", "from contextlib import contextmanager\n", "from contextlib import contextmanager\nfrom datetime import date\n"),
+        edit(
+            "larder/store.py",
+            "from contextlib import contextmanager\n",
+            "from contextlib import contextmanager\nfrom datetime import date\n",
+        ),
         run("python -m pytest"),
     )
     w.says(
@@ -163,7 +175,7 @@ from enum import Enum
         "keeps the date, and an old file (schema 3) that still opens.",
         write(
             "tests/test_best_before.py",
-            '''
+            """
 import sqlite3
 from datetime import date
 
@@ -217,7 +229,7 @@ def test_a_file_from_before_the_dates_opens(tmp_path):
     with Store.open(path) as store:
         (rice,) = store.all()
     assert rice.name == "rice" and rice.best_before is None
-''',
+""",
         ),
         run("python -m pytest"),
     )
@@ -270,8 +282,16 @@ def show(day: date | None) -> str:
     return day.isoformat() if day else ""
 ''',
         ),
-        edit("larder/importer.py", 'KNOWN = {"name", "amount", "place", "note"}', 'KNOWN = {"name", "amount", "place", "note", "best_before"}'),
-        edit("larder/importer.py", "    place: Place\n    note: str\n", "    place: Place\n    note: str\n    best_before: date | None = None\n"),
+        edit(
+            "larder/importer.py",
+            'KNOWN = {"name", "amount", "place", "note"}',
+            'KNOWN = {"name", "amount", "place", "note", "best_before"}',
+        ),
+        edit(
+            "larder/importer.py",
+            "    place: Place\n    note: str\n",
+            "    place: Place\n    note: str\n    best_before: date | None = None\n",
+        ),
     )
     w.says(
         "",
@@ -294,9 +314,21 @@ def show(day: date | None) -> str:
             rows.append(Row(line, record["name"].strip(), amount, unit, place, note, best_before))
 """,
         ),
-        edit("larder/importer.py", "        store.add(row.name, row.amount, row.unit, row.place, row.note)", "        store.add(row.name, row.amount, row.unit, row.place, row.note, row.best_before)"),
-        edit("larder/importer.py", "from dataclasses import dataclass\nfrom pathlib import Path\n\nfrom larder.models", "from dataclasses import dataclass\nfrom datetime import date\nfrom pathlib import Path\n\nfrom larder import days\nfrom larder.models"),
-        edit("larder/importer.py", "header line: name,amount,place,note.", "header line: name,amount,place,note,best_before."),
+        edit(
+            "larder/importer.py",
+            "        store.add(row.name, row.amount, row.unit, row.place, row.note)",
+            "        store.add(row.name, row.amount, row.unit, row.place, row.note, row.best_before)",
+        ),
+        edit(
+            "larder/importer.py",
+            "from dataclasses import dataclass\nfrom pathlib import Path\n\nfrom larder.models",
+            "from dataclasses import dataclass\nfrom datetime import date\nfrom pathlib import Path\n\nfrom larder import days\nfrom larder.models",
+        ),
+        edit(
+            "larder/importer.py",
+            "header line: name,amount,place,note.",
+            "header line: name,amount,place,note,best_before.",
+        ),
     )
     w.says("Tests for the column and for the parser, then run.", read("tests/test_importer.py"))
     w.says(
@@ -304,7 +336,7 @@ def show(day: date | None) -> str:
         edit(
             "tests/test_importer.py",
             "def test_a_fault_imports_nothing(file):",
-            '''
+            """
 def test_a_best_before_column_is_read_where_it_is_filled(file):
     text = "name,amount,best_before\\nmilk,1 l,2025-03-14\\nsalt,500 g,\\n"
     milk, salt = importer.read(file(text))
@@ -318,12 +350,16 @@ def test_a_bad_day_is_a_fault_like_any_other(file):
     assert raised.value.faults == ["line 2: '14.3.2025' is no day; write it like 2025-03-14"]
 
 
-def test_a_fault_imports_nothing(file):''',
+def test_a_fault_imports_nothing(file):""",
         ),
-        edit("tests/test_importer.py", "import pytest\n\nfrom larder import importer", "from datetime import date\n\nimport pytest\n\nfrom larder import importer"),
+        edit(
+            "tests/test_importer.py",
+            "import pytest\n\nfrom larder import importer",
+            "from datetime import date\n\nimport pytest\n\nfrom larder import importer",
+        ),
         write(
             "tests/test_days.py",
-            '''
+            """
 from datetime import date
 
 import pytest
@@ -341,7 +377,7 @@ def test_parse_and_show():
 def test_what_is_no_day(text):
     with pytest.raises(BadDay):
         parse(text)
-''',
+""",
         ),
         run("python -m pytest"),
     )
@@ -349,7 +385,7 @@ def test_what_is_no_day(text):
     w.says("", read("larder/cli.py", 45, 60), read("larder/render.py"))
     w.says(
         "`list` should show the date only if some item has one: scripts parse today's output, and an empty column would "
-        "change every line. Marking belongs to render; \"today\" is decided in cli (rule 2).",
+        'change every line. Marking belongs to render; "today" is decided in cli (rule 2).',
         edit(
             "larder/render.py",
             """
@@ -378,38 +414,66 @@ def expiring(listed: Sequence[Item], today: date) -> str:
     return table(("", "best before", "name", "amount", "place", "id"), rows, right=frozenset({3, 5}))
 """,
         ),
-        edit("larder/render.py", "from collections.abc import Sequence\n\nfrom larder.models", "from collections.abc import Sequence\nfrom datetime import date\n\nfrom larder import days\nfrom larder.models"),
+        edit(
+            "larder/render.py",
+            "from collections.abc import Sequence\n\nfrom larder.models",
+            "from collections.abc import Sequence\nfrom datetime import date\n\nfrom larder import days\nfrom larder.models",
+        ),
     )
     w.says(
         "",
-        edit("larder/cli.py", '    add.add_argument("--note", default="")\n', '    add.add_argument("--note", default="")\n    add.add_argument("--best-before", type=days.parse, metavar="YYYY-MM-DD")\n'),
+        edit(
+            "larder/cli.py",
+            '    add.add_argument("--note", default="")\n',
+            '    add.add_argument("--note", default="")\n    add.add_argument("--best-before", type=days.parse, metavar="YYYY-MM-DD")\n',
+        ),
         edit(
             "larder/cli.py",
             '    load = commands.add_parser("import", help="read a CSV file")',
-            '''
+            """
     expiring = commands.add_parser("expiring", help="what goes off soon")
     expiring.add_argument("--days", type=int, default=7)
-    load = commands.add_parser("import", help="read a CSV file")''',
+    load = commands.add_parser("import", help="read a CSV file")""",
         ),
-        edit("larder/cli.py", "            item = store.add(arguments.name, amount, unit, arguments.place, arguments.note)", "            item = store.add(\n                arguments.name, amount, unit, arguments.place, arguments.note, arguments.best_before\n            )"),
+        edit(
+            "larder/cli.py",
+            "            item = store.add(arguments.name, amount, unit, arguments.place, arguments.note)",
+            "            item = store.add(\n                arguments.name, amount, unit, arguments.place, arguments.note, arguments.best_before\n            )",
+        ),
         edit(
             "larder/cli.py",
             '        case "import":',
-            '''
+            """
         case "expiring":
             return render.expiring(store.expiring(today + timedelta(days=arguments.days)), today)
-        case "import":''',
+        case "import":""",
         ),
-        edit("larder/cli.py", "def run(arguments: argparse.Namespace, store: Store) -> str:", "def run(arguments: argparse.Namespace, store: Store, today: date) -> str:"),
-        edit("larder/cli.py", "def main(argv: list[str] | None = None) -> int:\n    arguments", "def main(argv: list[str] | None = None, today: date | None = None) -> int:\n    arguments"),
-        edit("larder/cli.py", "            print(run(arguments, store))", "            print(run(arguments, store, today or date.today()))"),
+        edit(
+            "larder/cli.py",
+            "def run(arguments: argparse.Namespace, store: Store) -> str:",
+            "def run(arguments: argparse.Namespace, store: Store, today: date) -> str:",
+        ),
+        edit(
+            "larder/cli.py",
+            "def main(argv: list[str] | None = None) -> int:\n    arguments",
+            "def main(argv: list[str] | None = None, today: date | None = None) -> int:\n    arguments",
+        ),
+        edit(
+            "larder/cli.py",
+            "            print(run(arguments, store))",
+            "            print(run(arguments, store, today or date.today()))",
+        ),
     )
     w.says(
         "Imports, and tests that choose their own day.",
-        edit("larder/cli.py", "import sys\nfrom pathlib import Path\n\nfrom larder import importer, planner", "import sys\nfrom datetime import date, timedelta\nfrom pathlib import Path\n\nfrom larder import days, importer, planner"),
+        edit(
+            "larder/cli.py",
+            "import sys\nfrom pathlib import Path\n\nfrom larder import importer, planner",
+            "import sys\nfrom datetime import date, timedelta\nfrom pathlib import Path\n\nfrom larder import days, importer, planner",
+        ),
         write(
             "tests/test_expiring.py",
-            '''
+            """
 from datetime import date
 
 import pytest
@@ -453,12 +517,12 @@ def test_list_shows_dates_only_where_there_are_some(larder):
     assert "best before" not in larder("list")[1]
     larder("add", "milk", "1 l", "--best-before", "2025-03-14")
     assert "2025-03-14" in larder("list")[1]
-''',
+""",
         ),
         run("python -m pytest"),
     )
     w.says(
-        "One of mine fails, and it is the test that is wrong: the column is as wide as its header \"best before\", eleven "
+        'One of mine fails, and it is the test that is wrong: the column is as wide as its header "best before", eleven '
         "characters, so three blanks follow a date. The layout is what I want; the test should not depend on it.",
         edit(
             "tests/test_expiring.py",
@@ -475,15 +539,17 @@ def test_list_shows_dates_only_where_there_are_some(larder):
     )
     w.says(
         "All green. I'll try it by hand, including a bad date on the command line.",
-        run("python -m larder.cli --help; python -c \"from larder.cli import main; main(['--file', 'x.db', 'add', 'milk', '1 l', '--best-before', 'soon'])\"; rm -f x.db"),
+        run(
+            "python -m larder.cli --help; python -c \"from larder.cli import main; main(['--file', 'x.db', 'add', 'milk', '1 l', '--best-before', 'soon'])\"; rm -f x.db"
+        ),
     )
     w.says(
-        "argparse swallows our message: for a ValueError it prints \"invalid parse value\". It keeps the text of an "
+        'argparse swallows our message: for a ValueError it prints "invalid parse value". It keeps the text of an '
         "ArgumentTypeError only. A thin wrapper in cli.py does it; days.py should not know argparse.",
         edit(
             "larder/cli.py",
             "def _parser() -> argparse.ArgumentParser:",
-            '''
+            """
 def _day(text: str) -> date:
     # argparse shows the message of this error only, and "invalid value" for any other.
     try:
@@ -492,20 +558,20 @@ def _day(text: str) -> date:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 
-def _parser() -> argparse.ArgumentParser:''',
+def _parser() -> argparse.ArgumentParser:""",
         ),
         edit("larder/cli.py", "type=days.parse, metavar", "type=_day, metavar"),
         edit(
             "tests/test_expiring.py",
             "def test_today_is_not_past(larder):",
-            '''
+            """
 def test_a_bad_day_on_the_command_line_says_what_is_expected(larder, capsys):
     with pytest.raises(SystemExit):
         larder("add", "milk", "1 l", "--best-before", "soon")
     assert "'soon' is no day; write it like 2025-03-14" in capsys.readouterr().err
 
 
-def test_today_is_not_past(larder):''',
+def test_today_is_not_past(larder):""",
         ),
         run("python -m pytest"),
     )
@@ -516,7 +582,11 @@ def test_today_is_not_past(larder):''',
             "    larder list\n",
             '    larder add milk "1 l" --place fridge --best-before 2025-03-14\n    larder list\n    larder expiring --days 7\n',
         ),
-        edit("README.md", "and may have `place` and `note`.", "and may have `place`, `note` and `best_before`\n(YYYY-MM-DD). `expiring` marks with `!` what is past its date."),
+        edit(
+            "README.md",
+            "and may have `place` and `note`.",
+            "and may have `place`, `note` and `best_before`\n(YYYY-MM-DD). `expiring` marks with `!` what is past its date.",
+        ),
         todo(
             "x Read the package",
             "x Add best_before to the model, with a migration",

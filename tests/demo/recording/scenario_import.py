@@ -29,7 +29,9 @@ with open("vorrat.csv", "w", encoding="utf-8-sig", newline="") as file:
     file.write("\\r\\n".join(lines) + "\\r\\n")
 """,
         ),
-        run("python vorrat.py; python -c \"from larder.cli import main; main(['--file', 'm.db', 'import', 'vorrat.csv'])\"; rm -f m.db; od -c vorrat.csv | head -5"),
+        run(
+            "python vorrat.py; python -c \"from larder.cli import main; main(['--file', 'm.db', 'import', 'vorrat.csv'])\"; rm -f m.db; od -c vorrat.csv | head -5"
+        ),
         todo(
             "> Reproduce Mara's failure",
             "- Byte order mark",
@@ -43,7 +45,7 @@ with open("vorrat.csv", "w", encoding="utf-8-sig", newline="") as file:
         "`utf-8-sig` reads files with and without the mark. For the delimiter, csv.Sniffer looks tempting, so I'll try it on "
         "small files before I trust it.",
         run(
-            "python -c \"\n"
+            'python -c "\n'
             "import csv\n"
             "for text in ['name;amount\\nMilch;1,5 l\\n', 'name,amount\\nrice,1 kg\\n', 'name\\nrice\\n', 'amount,name\\n1,rice\\n']:\n"
             "    try:\n"
@@ -73,16 +75,18 @@ with open("vorrat.csv", "w", encoding="utf-8-sig", newline="") as file:
         edit(
             "larder/importer.py",
             "def read(path: Path) -> list[Row]:",
-            '''
+            """
 def _delimiter(header: str) -> str:
     # No column name holds either character, so this is no guess. csv.Sniffer looks at
     # the data, where a decimal comma misleads it.
     return ";" if ";" in header else ","
 
 
-def read(path: Path) -> list[Row]:''',
+def read(path: Path) -> list[Row]:""",
         ),
-        run("python -m pytest; python -c \"from larder.cli import main; main(['--file', 'm.db', 'import', 'vorrat.csv']); main(['--file', 'm.db', 'list'])\"; rm -f m.db"),
+        run(
+            "python -m pytest; python -c \"from larder.cli import main; main(['--file', 'm.db', 'import', 'vorrat.csv']); main(['--file', 'm.db', 'list'])\"; rm -f m.db"
+        ),
     )
     w.says(
         "Her file reads, the quoted semicolon in the note included. Is it right that I called `readline` and then `seek(0)` on a "
@@ -105,7 +109,7 @@ def read(path: Path) -> list[Row]:''',
         edit(
             "tests/test_importer.py",
             "def test_a_fault_imports_nothing(file):",
-            '''
+            """
 def test_a_failure_half_way_imports_nothing(file):
     class Failing(Store):
         def add(self, name, *rest):
@@ -119,7 +123,7 @@ def test_a_failure_half_way_imports_nothing(file):
         assert store.all() == []
 
 
-def test_a_fault_imports_nothing(file):''',
+def test_a_fault_imports_nothing(file):""",
         ),
         run("python -m pytest tests/test_importer.py"),
     )
@@ -193,7 +197,7 @@ def test_a_fault_imports_nothing(file):''',
         "savepoint comes first here, and RELEASE of the outermost savepoint commits only if no BEGIN came before it. The tests use "
         "one connection; what counts is whether a second one sees the rows.",
         run(
-            "python -c \"\n"
+            'python -c "\n'
             "from larder.store import Store\n"
             "from larder.models import Unit\n"
             "with Store.open('t.db') as one, Store.open('t.db') as two:\n"
@@ -209,12 +213,16 @@ def test_a_fault_imports_nothing(file):''',
         "by itself and the savepoint alone decides. migrate() uses `with connection` around `executescript`, which commits on its own; "
         "let me check that it still behaves.",
         read("larder/migrations.py", 18, 20),
-        edit("larder/store.py", "        connection = sqlite3.connect(path)", "        # No implicit transactions: `together` alone decides what is committed.\n        connection = sqlite3.connect(path, isolation_level=None)"),
+        edit(
+            "larder/store.py",
+            "        connection = sqlite3.connect(path)",
+            "        # No implicit transactions: `together` alone decides what is committed.\n        connection = sqlite3.connect(path, isolation_level=None)",
+        ),
         run("python -m pytest"),
     )
     w.says(
         "`executescript` was never inside a transaction: with a crash between the ALTER and the PRAGMA the file has the column but the old "
-        "version, and the next start fails with \"duplicate column name\". It is the same fault in another place, so I'll make each step "
+        'version, and the next start fails with "duplicate column name". It is the same fault in another place, so I\'ll make each step '
         "atomic: BEGIN and COMMIT go into the script itself. The steps stay as released.",
         edit(
             "larder/migrations.py",
@@ -231,7 +239,7 @@ def test_a_fault_imports_nothing(file):''',
         edit(
             "tests/test_best_before.py",
             "def test_a_file_from_before_the_dates_opens(tmp_path):",
-            '''
+            """
 def test_a_step_that_fails_leaves_the_file_as_it_was(tmp_path, monkeypatch):
     path = tmp_path / "larder.db"
     with Store.open(path) as store:
@@ -250,7 +258,7 @@ def test_what_one_connection_adds_another_sees(tmp_path):
         assert [i.name for i in two.all()] == ["rice"]
 
 
-def test_a_file_from_before_the_dates_opens(tmp_path):''',
+def test_a_file_from_before_the_dates_opens(tmp_path):""",
         ),
         run("python -m pytest"),
     )
@@ -260,7 +268,7 @@ def test_a_file_from_before_the_dates_opens(tmp_path):''',
         edit(
             "tests/test_importer.py",
             "def test_a_failure_half_way_imports_nothing(file):",
-            '''
+            """
 def test_a_spreadsheet_file_with_mark_semicolons_and_decimal_commas(tmp_path):
     path = tmp_path / "vorrat.csv"
     path.write_bytes("name;amount;note\\r\\nMilch;1,5 l;\\r\\nErbsen;300 g;\\"a; b\\"\\r\\n".encode("utf-8-sig"))
@@ -278,12 +286,12 @@ def test_an_empty_file_imports_nothing(file):
     assert importer.read(file("")) == []
 
 
-def test_a_failure_half_way_imports_nothing(file):''',
+def test_a_failure_half_way_imports_nothing(file):""",
         ),
         run("python -m pytest; rm -f vorrat.py vorrat.csv"),
     )
     w.says(
-        "All green. One more case of hers may bite: a row that is too short. DictReader fills missing columns with None, and `record[\"name\"].strip()` "
+        'All green. One more case of hers may bite: a row that is too short. DictReader fills missing columns with None, and `record["name"].strip()` '
         "would then be a traceback instead of a fault with its line.",
         run(
             "printf 'name,amount\\n,1 kg\\nrice\\n\\n,,,\\n' > short.csv; python -c \"\n"
@@ -301,21 +309,25 @@ def test_a_failure_half_way_imports_nothing(file):''',
         "is of no use, so that is a fault as well.",
         edit(
             "larder/importer.py",
-            "                amount, unit = parse(record[\"amount\"] or \"\")\n",
-            "                if not (name := (record.get(\"name\") or \"\").strip()):\n                    raise ValueError(\"no name\")\n                amount, unit = parse(record.get(\"amount\") or \"\")\n",
+            '                amount, unit = parse(record["amount"] or "")\n',
+            '                if not (name := (record.get("name") or "").strip()):\n                    raise ValueError("no name")\n                amount, unit = parse(record.get("amount") or "")\n',
         ),
-        edit("larder/importer.py", "rows.append(Row(line, record[\"name\"].strip(), amount,", "rows.append(Row(line, name, amount,"),
+        edit(
+            "larder/importer.py",
+            'rows.append(Row(line, record["name"].strip(), amount,',
+            "rows.append(Row(line, name, amount,",
+        ),
         edit(
             "tests/test_importer.py",
             "def test_an_empty_file_imports_nothing(file):",
-            '''
+            """
 def test_a_row_without_a_name_is_a_fault(file):
     with pytest.raises(importer.BadFile) as raised:
         importer.read(file("name,amount\\n,1 kg\\nrice\\n"))
     assert raised.value.faults == ["line 2: no name", "line 3: '' is no amount; write it like 500 g, 1.5 l or 3"]
 
 
-def test_an_empty_file_imports_nothing(file):''',
+def test_an_empty_file_imports_nothing(file):""",
         ),
         run("python -m pytest"),
     )

@@ -97,7 +97,11 @@ def stock(items: Iterable[Item]) -> Counter[tuple[str, Unit]]:
 
 def plan(recipes: Sequence[Recipe], items: Sequence[Item]) -> list[Plan]:''',
         ),
-        edit("larder/planner.py", "from collections.abc import Sequence\nfrom dataclasses import dataclass\n\nfrom larder.models import Item, Need, Recipe", "from collections import Counter\nfrom collections.abc import Iterable, Sequence\nfrom dataclasses import dataclass\n\nfrom larder.models import Item, Need, Recipe, Unit"),
+        edit(
+            "larder/planner.py",
+            "from collections.abc import Sequence\nfrom dataclasses import dataclass\n\nfrom larder.models import Item, Need, Recipe",
+            "from collections import Counter\nfrom collections.abc import Iterable, Sequence\nfrom dataclasses import dataclass\n\nfrom larder.models import Item, Need, Recipe, Unit",
+        ),
         run("python bench.py; python -m pytest"),
     )
     w.says(
@@ -113,7 +117,7 @@ def plan(recipes: Sequence[Recipe], items: Sequence[Item]) -> list[Plan]:''',
         ),
         write(
             "tests/test_planner.py",
-            '''
+            """
 from larder.models import Item, Need, Recipe, Unit
 from larder.planner import plan
 
@@ -150,7 +154,7 @@ def test_what_can_be_cooked_comes_first_then_the_fewest_missing():
 def test_a_thing_named_twice_is_needed_twice():
     (found,) = plan([recipe("pie", ("flour", 300, Unit.GRAM), ("flour", 300, Unit.GRAM))], [FLOUR])
     assert found.missing == (Need("flour", 100, Unit.GRAM),)
-''',
+""",
         ),
         run("python -m pytest tests/test_planner.py"),
     )
@@ -225,7 +229,7 @@ def to_buy(recipes: Sequence[Recipe], items: Iterable[Item], today: date, people
         ),
         write(
             "tests/test_shopping.py",
-            '''
+            """
 from datetime import date
 
 import pytest
@@ -259,7 +263,7 @@ def test_scaling_rounds_up():
 
 def test_nothing_to_buy():
     assert to_buy([], [], TODAY) == []
-''',
+""",
         ),
         run("python -m pytest"),
     )
@@ -275,18 +279,18 @@ def test_nothing_to_buy():
         edit(
             "larder/cli.py",
             "    return parser\n",
-            '''
+            """
     shopping = commands.add_parser("shopping", help="what to buy for some recipes")
     shopping.add_argument("folder", type=Path)
     shopping.add_argument("--cook", action="append", required=True, metavar="RECIPE")
     shopping.add_argument("--people", type=int)
     return parser
-''',
+""",
         ),
         edit(
             "larder/cli.py",
             "    raise AssertionError(arguments.command)",
-            '''
+            """
         case "shopping":
             found = recipes.read_folder(arguments.folder)
             unknown = [name for name in arguments.cook if name not in found]
@@ -296,9 +300,13 @@ def test_nothing_to_buy():
                 raise ValueError(f"--people {arguments.people}: cook for one at least")
             wanted = [found[name] for name in arguments.cook]
             return render.needs(shopping.to_buy(wanted, store.all(), today, arguments.people))
-    raise AssertionError(arguments.command)''',
+    raise AssertionError(arguments.command)""",
         ),
-        edit("larder/cli.py", "from larder import days, importer, planner, recipes, render", "from larder import days, importer, planner, recipes, render, shopping"),
+        edit(
+            "larder/cli.py",
+            "from larder import days, importer, planner, recipes, render",
+            "from larder import days, importer, planner, recipes, render, shopping",
+        ),
         edit(
             "larder/render.py",
             "def expiring(listed: Sequence[Item], today: date) -> str:",
@@ -310,7 +318,9 @@ def needs(listed: Sequence[Need]) -> str:
 
 def expiring(listed: Sequence[Item], today: date) -> str:''',
         ),
-        edit("larder/render.py", "from larder.models import Item\n", "from larder.models import Item, Need\n"),
+        edit(
+            "larder/render.py", "from larder.models import Item\n", "from larder.models import Item, Need\n"
+        ),
         run("python -m pytest"),
     )
     w.says(
@@ -333,7 +343,7 @@ def expiring(listed: Sequence[Item], today: date) -> str:''',
         ),
         write(
             "tests/test_shopping_command.py",
-            '''
+            """
 from datetime import date
 
 import pytest
@@ -382,7 +392,7 @@ def test_nothing_to_buy_prints_nothing_but_a_line_end(larder):
     larder("add", "flour", "1 kg")
     larder("add", "egg", "12")
     assert larder("shopping", "--cook", "pancakes")[1] == [""]
-''',
+""",
         ),
         run("python -m pytest"),
     )
@@ -417,7 +427,11 @@ def good(items: Iterable[Item], today: date) -> list[Item]:
 def to_buy''',
             "def to_buy",
         ),
-        edit("larder/shopping.py", "from larder.planner import lacking, stock", "from larder.planner import good, lacking, stock"),
+        edit(
+            "larder/shopping.py",
+            "from larder.planner import lacking, stock",
+            "from larder.planner import good, lacking, stock",
+        ),
         edit(
             "larder/planner.py",
             "def stock(items: Iterable[Item])",
@@ -429,15 +443,23 @@ def good(items: Iterable[Item], today: date) -> list[Item]:
 
 def stock(items: Iterable[Item])''',
         ),
-        edit("larder/planner.py", "from dataclasses import dataclass\n", "from dataclasses import dataclass\nfrom datetime import date\n"),
-        edit("larder/cli.py", "planner.plan(list(found.values()), store.all())", "planner.plan(list(found.values()), planner.good(store.all(), today))"),
+        edit(
+            "larder/planner.py",
+            "from dataclasses import dataclass\n",
+            "from dataclasses import dataclass\nfrom datetime import date\n",
+        ),
+        edit(
+            "larder/cli.py",
+            "planner.plan(list(found.values()), store.all())",
+            "planner.plan(list(found.values()), planner.good(store.all(), today))",
+        ),
     )
     w.says(
         "Tests for both answers.",
         edit(
             "tests/test_shopping_command.py",
             "def test_nobody_to_cook_for_is_an_error(larder):",
-            '''
+            """
 def test_a_recipe_named_twice_is_bought_twice(larder):
     assert larder("shopping", "--cook", "pancakes", "--cook", "pancakes")[1] == ["6 egg", "500 g flour"]
 
@@ -451,13 +473,17 @@ def test_cook_ignores_what_is_past_its_date(larder, tmp_path):
     assert larder("cook", str(tmp_path / "recipes"))[1][0] == "+ Pancakes"
 
 
-def test_nobody_to_cook_for_is_an_error(larder):''',
+def test_nobody_to_cook_for_is_an_error(larder):""",
         ),
         run("python -m pytest"),
     )
     w.says(
         "README and version: two new commands and a new column are 0.5.0.",
-        edit("README.md", "    larder cook recipes/\n", "    larder cook recipes/\n    larder shopping recipes/ --cook pea-soup --cook pancakes --people 3\n"),
+        edit(
+            "README.md",
+            "    larder cook recipes/\n",
+            "    larder cook recipes/\n    larder shopping recipes/ --cook pea-soup --cook pancakes --people 3\n",
+        ),
         edit("pyproject.toml", 'version = "0.4.2"', 'version = "0.5.0"'),
         write(
             "CHANGELOG.md",
@@ -494,7 +520,9 @@ def test_nobody_to_cook_for_is_an_error(larder):''',
 
 Rules: nothing but the standard library, `date.today()` only in `cli.main`, recipes.py untouched, released migration steps unchanged. All tests pass; I did not have Jonas' own file, only made-up items in its size.
 """)
-    w.user("Very good. Last thing: review what you changed in store.py and planner.py with fresh eyes, as if someone else had written it.")
+    w.user(
+        "Very good. Last thing: review what you changed in store.py and planner.py with fresh eyes, as if someone else had written it."
+    )
     w.says("I'll read both as they are now.", read("larder/store.py", 28, 75))
     w.says("", read("larder/planner.py"))
     w.says(
@@ -502,7 +530,7 @@ Rules: nothing but the standard library, `date.today()` only in `cli.main`, reci
         "comment. And `take` reads before it opens its savepoint: two processes may both read 6 eggs, take 4 each, and write 2. I'll show that first.",
         write(
             "tests/test_two_processes.py",
-            '''
+            """
 import threading
 
 import pytest
@@ -541,7 +569,7 @@ def test_two_takers_cannot_take_the_same_egg(tmp_path):
     for taker in takers:
         taker.join()
     assert refused == ["only 2 pc of egg left"]
-''',
+""",
         ),
         run("python -m pytest tests/test_two_processes.py"),
     )
@@ -550,7 +578,7 @@ def test_two_takers_cannot_take_the_same_egg(tmp_path):
         "outermost, savepoints inside.",
         edit(
             "larder/store.py",
-            '''
+            """
         # A savepoint, because `with connection` inside another commits the outer one.
         self._db.execute("SAVEPOINT together")
         try:
@@ -560,8 +588,8 @@ def test_two_takers_cannot_take_the_same_egg(tmp_path):
             self._db.execute("RELEASE together")
             raise
         self._db.execute("RELEASE together")
-''',
-            '''
+""",
+            """
         if self._db.in_transaction:
             # The outermost one decides: its exception undoes this part as well.
             yield
@@ -575,7 +603,7 @@ def test_two_takers_cannot_take_the_same_egg(tmp_path):
             self._db.execute("ROLLBACK")
             raise
         self._db.execute("COMMIT")
-''',
+""",
         ),
         edit(
             "larder/store.py",
@@ -602,8 +630,16 @@ def test_two_takers_cannot_take_the_same_egg(tmp_path):
         # No day is NULL, and NULL <= anything is not true: these stay out.
 ''',
         ),
-        edit("tests/test_two_processes.py", "import threading\n\nimport pytest\n\nfrom larder", "import threading\n\nfrom larder"),
-        edit("CHANGELOG.md", "- A crash during an update", "- Two processes can no longer take the same thing twice.\n- A crash during an update"),
+        edit(
+            "tests/test_two_processes.py",
+            "import threading\n\nimport pytest\n\nfrom larder",
+            "import threading\n\nfrom larder",
+        ),
+        edit(
+            "CHANGELOG.md",
+            "- A crash during an update",
+            "- Two processes can no longer take the same thing twice.\n- A crash during an update",
+        ),
         run("python -m pytest"),
     )
     w.says("""

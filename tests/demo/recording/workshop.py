@@ -22,7 +22,9 @@ LONGEST_RESULT_CHARS = 2600
 
 
 def read(path: str, start: int = 1, lines: int = 200) -> Call:
-    return "read_file", {"path": path} | ({"start": start, "lines": lines} if (start, lines) != (1, 200) else {})
+    return "read_file", {"path": path} | (
+        {"start": start, "lines": lines} if (start, lines) != (1, 200) else {}
+    )
 
 
 def write(path: str, content: str) -> Call:
@@ -131,7 +133,12 @@ class Workshop:
             command.replace("python ", f"{sys.executable} ", 1) if command.startswith("python ") else command,
             shell=True,
             cwd=self.folder,
-            env={"PATH": os.environ["PATH"], "PYTHONDONTWRITEBYTECODE": "1", "COLUMNS": "80", "HOME": "/nowhere"},
+            env={
+                "PATH": os.environ["PATH"],
+                "PYTHONDONTWRITEBYTECODE": "1",
+                "COLUMNS": "80",
+                "HOME": "/nowhere",
+            },
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
