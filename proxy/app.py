@@ -24,7 +24,10 @@ from proxy.client import Client, ClientGone
 from proxy.compactor import Compactor
 from proxy.config import Config
 from proxy.counting import Counts
+from proxy.dialects.anthropic_messages import ANTHROPIC_MESSAGES
+from proxy.dialects.base import Dialect
 from proxy.dialects.chat_completions import CHAT_COMPLETIONS
+from proxy.dialects.responses import RESPONSES
 from proxy.errors import ProxyError, StoreError
 from proxy.events import emit
 from proxy.exchange import Exchange, Services
@@ -41,7 +44,9 @@ from proxy.turnstile import Turnstile
 from proxy.upstream import Upstream
 from proxy.windows import Windows
 
-DIALECTS = {CHAT_COMPLETIONS.endpoint: CHAT_COMPLETIONS}
+DIALECTS: dict[str, Dialect] = {
+    dialect.endpoint: dialect for dialect in (CHAT_COMPLETIONS, RESPONSES, ANTHROPIC_MESSAGES)
+}
 
 # A broken store fails every request; a person needs to hear of it once a while.
 _WARN_EVERY_SECONDS = 60.0

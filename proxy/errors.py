@@ -32,6 +32,12 @@ class NotUnderstood(ProxyError):
     code = "not_understood"
 
 
+class HeldByServer(NotUnderstood):
+    """The history is not in the request: only the upstream knows it."""
+
+    code = "held_by_server"
+
+
 class BodyTooLarge(ProxyError):
     """A request body is over `server.max_body_bytes`, before or after decompression."""
 

@@ -18,11 +18,12 @@ from proxy.compactor import Compactor
 from proxy.config import Config
 from proxy.core.overflow import Overflow, read_overflow
 from proxy.dialects.base import Dialect
-from proxy.dialects.sse import Events
+from proxy.dialects.sse import Events, split_first
 from proxy.encodings import decoded, is_known
 from proxy.errors import BadEncoding, BodyTooLarge, NotUnderstood, UpstreamUnreachable
 from proxy.events import emit
 from proxy.metrics import Metrics
+from proxy.notes_call import HEAD_BYTES
 from proxy.relay import STREAM_HEADERS, answer_headers, is_stream
 from proxy.turnstile import Turnstile
 from proxy.upstream import Response, Upstream
@@ -78,6 +79,7 @@ class Exchange:
         self._dialect = dialect
         self._client = client
         self._notes_begun = asyncio.Event()
+        self._heartbeats = 0
 
     async def run(self, raw: bytes, url: str) -> None:
         """Answer the request whose body is *raw*; errors of ours are raised as `ProxyError`."""
@@ -146,7 +148,8 @@ class Exchange:
                         await self._client.head(
                             200, [(b"content-type", b"text/event-stream"), *STREAM_HEADERS]
                         )
-                    await self._client.chunk(self._dialect.heartbeat())
+                    await self._client.chunk(self._dialect.heartbeat(self._heartbeats))
+                    self._heartbeats += 1
                     self._services.metrics.keepalives.inc()
             return work.result()
         finally:
@@ -251,12 +254,15 @@ class Exchange:
             return
         await self._begin(prepared if asked else None, response)
         keep = _TAIL_BYTES if streams else _MOST_WHOLE_BYTES
-        kept: list[bytes] = []
-        size = 0
-        for chunk in peeked.held:
+        kept: list[bytes] = list(peeked.held)
+        size = sum(map(len, kept))
+        head = b"".join(kept)[:HEAD_BYTES] if streams else b""
+        held = peeked.held
+        if self._heartbeats and streams:
+            first, rest = split_first(b"".join(held))
+            held = [self._dialect.after_heartbeats(first) + rest]
+        for chunk in held:
             await client.chunk(chunk)
-            kept.append(chunk)
-            size += len(chunk)
         async for chunk in peeked.rest:
             await client.chunk(chunk)
             if asked is None:
@@ -268,12 +274,14 @@ class Exchange:
                 size = len(kept[0])
         await client.end()
         if asked is not None and response.status == 200 and (streams or size <= keep):
-            self._record(prepared, response, b"".join(kept), streams=streams)
+            self._record(prepared, response, head, b"".join(kept), streams=streams)
 
-    def _record(self, prepared: Prepared, response: Response, tail: bytes, *, streams: bool) -> None:
+    def _record(
+        self, prepared: Prepared, response: Response, head: bytes, tail: bytes, *, streams: bool
+    ) -> None:
         if streams and response.header("content-encoding"):
             return
-        usage = self._dialect.read_usage(_plain(response, tail), is_stream=streams)
+        usage = self._dialect.read_usage(head, _plain(response, tail), is_stream=streams)
         if usage is not None:
             self._services.compactor.record(prepared, usage)
 

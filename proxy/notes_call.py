@@ -22,7 +22,8 @@ from proxy.upstream import Headers, Response, Upstream
 _FAR_OVER = 1.5
 _OK = 200
 _MOST_WHOLE_BYTES = 8 * 1024 * 1024
-# Of the end of a stream, for its usage.
+# Of the beginning and the end of a stream, for its usage.
+HEAD_BYTES = 4 * 1024
 _TAIL_BYTES = 16 * 1024
 
 
@@ -123,8 +124,9 @@ async def _read(
     broken_off = False
     if "event-stream" in response.header("content-type"):
         reader = Events()
-        tail = b""
+        head, tail = b"", b""
         async for chunk in response.chunks():
+            head = head if len(head) >= HEAD_BYTES else (head + chunk)[:HEAD_BYTES]
             tail = (tail + chunk)[-_TAIL_BYTES:]
             for event in reader.feed(chunk):
                 heard.take(dialect.read_event(event.data))
@@ -137,11 +139,11 @@ async def _read(
                 break
         for event in reader.end():
             heard.take(dialect.read_event(event.data))
-        usage = dialect.read_usage(tail, is_stream=True)
+        usage = dialect.read_usage(head, tail, is_stream=True)
     else:
         whole = await _whole(response)
         heard.take(dialect.read_whole(whole))
-        usage = dialect.read_usage(whole, is_stream=False)
+        usage = dialect.read_usage(b"", whole, is_stream=False)
     if heard.error:
         is_overflow = read_overflow(response.status, heard.error.encode()) is not None
         reason = Reason.OVERFLOW if is_overflow else Reason.HTTP_ERROR

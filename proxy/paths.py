@@ -14,7 +14,9 @@ from proxy.errors import ConfigError
 # The endpoints that are compacted; they exist under /v1 everywhere, so that a client
 # whose base_url has no /v1 is sent there. Others differ with and without it on
 # llama.cpp (`/completions`, `/embeddings`) and stay as they came.
-COMPACTED = ("/chat/completions",)
+COMPACTED = ("/chat/completions", "/responses", "/messages")
+# It asks for the size of what a compacted endpoint would be sent.
+COUNTED = "/messages/count_tokens"
 
 # First path segments that stand under the API base of OpenAI-like servers. With an
 # upstream URL that ends in /v1 a client may leave that part out; what is not listed
@@ -75,7 +77,7 @@ class Target:
         first = bare.split("/")[1] if bare.startswith("/") else ""
         if self.is_complete:
             path = bare
-        elif not path.startswith("/v1/") and (bare in COMPACTED or (self.has_v1 and first in _API_SEGMENTS)):
+        elif not path.startswith("/v1/") and (bare in (*COMPACTED, COUNTED) or (self.has_v1 and first in _API_SEGMENTS)):
             path = f"/v1{bare}"
         return f"{self.root}{path}{'?' + query if query else ''}"
 

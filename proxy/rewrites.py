@@ -63,7 +63,12 @@ class Rewrites:
         for shelf in (Shelf.SEEN, Shelf.TRIMMED):
             entry = await self._store.longest(shelf, after)
             rewrite = from_bytes(entry[1]) if entry else None
-            if entry and rewrite and rewrite.seen == entry[0] + 1 and _applies(rewrite, conversation):
+            if (
+                entry
+                and rewrite
+                and _stands(after, entry[0], rewrite.seen)
+                and _applies(rewrite, conversation)
+            ):
                 found.append((rewrite.seen, rewrite.replaced, rewrite.is_trim, rewrite))
         best = max(found, key=lambda entry: entry[:3])[3] if found else None
         entry = await self._store.longest(Shelf.RANGE, after)
@@ -71,7 +76,7 @@ class Rewrites:
         if (
             entry
             and ranged
-            and ranged.replaced == entry[0] + 1
+            and _stands(after, entry[0], ranged.replaced)
             and (best is None or ranged.replaced > best.replaced)
         ):
             ranged = replace(ranged, seen=ranged.replaced, compacted_at=ranged.replaced, cuts=())
@@ -110,7 +115,12 @@ class Rewrites:
     async def _failure(self, after: Sequence[bytes]) -> Failure | None:
         entry = await self._store.longest(Shelf.FAILED, after)
         failure = failure_from_bytes(entry[1]) if entry else None
-        return failure if entry and failure and failure.seen == entry[0] + 1 else None
+        return failure if entry and failure and _stands(after, entry[0], failure.seen) else None
+
+
+def _stands(after: Sequence[bytes], index: int, seen: int) -> bool:
+    """Whether what was found at *index* is about the first *seen* messages: some have no own digest."""
+    return 0 < seen <= len(after) and after[seen - 1] == after[index]
 
 
 def _applies(rewrite: Rewrite, conversation: Conversation) -> bool:

@@ -47,6 +47,9 @@ def chain(seed: bytes, conversation: Conversation) -> tuple[bytes, ...]:
         if message.role is Role.SYSTEM and i < conversation.brief_end:
             digests.append(now)
             continue
+        if not message.normal:
+            digests.append(now)
+            continue
         answered = [_ordinal(calls, answer) for answer in message.answers]
         for call in message.calls:
             calls.setdefault(call.id, []).append(ordinal)

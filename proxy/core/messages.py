@@ -22,12 +22,13 @@ class Role(StrEnum):
 
 
 class Kind(StrEnum):
-    """What a text of a message is."""
+    """What a text of a message is. `SEALED` is reasoning with a signature: it is never cut."""
 
     SAID = "said"
     RESULT = "result"
     ARGUMENTS = "arguments"
     REASONING = "reasoning"
+    SEALED = "sealed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +82,8 @@ class Message:
         attachments: What is not text.
         normal: Its normal form, for the digest; empty where identity ignores it.
         size_bytes: About the size of the wire object as JSON, for deciding where to count.
+        joins: Whether it belongs to the message before it: no turn begins here. Some
+            formats say one assistant message in several pieces.
     """
 
     role: Role
@@ -91,6 +94,7 @@ class Message:
     attachments: tuple[Attachment, ...] = ()
     normal: bytes = b""
     size_bytes: int = 0
+    joins: bool = False
 
     def said(self) -> str:
         """What it says, without arguments, results and reasoning."""
@@ -187,7 +191,7 @@ def find_turns(messages: Sequence[Message]) -> tuple[int, tuple[Turn, ...]]:
     if len(starts) > 1 and starts[-1] == last and not messages[last].calls:
         starts.pop()
     joined = _joined(messages)
-    kept = [s for s in starts if s == brief_end or s not in joined]
+    kept = [s for s in starts if s == brief_end or (s not in joined and not messages[s].joins)]
     ends = [*kept[1:], len(messages)]
     return brief_end, tuple(Turn(start=s, end=e) for s, e in zip(kept, ends, strict=True))
 

@@ -9,13 +9,13 @@ where leaving those out could not make it fit: one huge result must not cost the
 Every quantity is in tokens unless its name says otherwise.
 """
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass
 from enum import StrEnum
 
-from proxy.core.cutting import cut_arguments, cut_middle, label
-from proxy.core.messages import Conversation, Cut, Kind, Message, Role
-from proxy.core.pairs import pair
+from proxy.core.budget import Budget
+from proxy.core.cut_view import CutView
+from proxy.core.messages import Conversation, Kind, Role
 from proxy.core.plan import Sizes
 from proxy.core.rewrite import Rewrite
 
@@ -25,6 +25,13 @@ _LEAST_CHARS = 80
 _MARKER_CHARS = 160
 # A first guess at how far to cut may miss; each further one goes this much lower.
 _LOWER = 0.75
+# Turns for which a trim should rest where no notes are made, and the turns by which the
+# size of those to come is guessed. More than the eight that are asked for: sizes vary.
+_REST_TURNS = 12
+_RECENT_TURNS = 32
+# Of what tools, brief and newest turn leave this much stays filled: a trim that emptied the
+# view would rest longest and remember nothing.
+_LEAST_FILLED = 1 / 3
 
 
 class What(StrEnum):
@@ -52,6 +59,20 @@ class Trim:
     size: int
 
 
+def aim_of(conversation: Conversation, sizes: Sizes, budget: Budget, *, share: float) -> int:
+    """
+    The size to trim a view to: *share* of the budget.
+
+    Less where no notes are made and turns are so large that it would not rest for long.
+    """
+    aim = int(share * budget.limit)
+    recent = conversation.turns[-_RECENT_TURNS:]
+    if budget.compact_at or not recent:
+        return aim
+    grown = sum(sizes.whole[recent[0].start - conversation.brief_end :])
+    return min(aim, max(0, budget.limit - _REST_TURNS * grown // len(recent)))
+
+
 def trim(
     conversation: Conversation,
     rewrite: Rewrite | None,
@@ -66,8 +87,8 @@ def trim(
     """
     Bring a view down to *aim*, None where it cannot be brought under *limit*.
 
-    Where tools and brief leave less room than *aim* allows, half of the room that they
-    leave is freed, so that the next turns do not trim again.
+    Where tools, brief and newest turn leave less room than *aim* allows, a third of what they
+    leave stays filled.
 
     Args:
         conversation: The client's history.
@@ -79,192 +100,110 @@ def trim(
         count: Size of a text.
         block: The block for a number of replaced messages, without new notes.
     """
-    work = _Work(conversation, rewrite, sizes, count)
-    floor = work.floor(block)
-    if floor > limit:
+    view = CutView(conversation, rewrite, sizes, count)
+    newest_least = _least_of_newest(view)
+    if view.fixed + newest_least > limit:
         return None
-    aim = max(aim, floor + (limit - floor) // 2)
-    newest = work.newest
-    for kinds, what in (
+    what: list[What] = []
+    old = view.size - view.fixed - view.newest_size
+    left_out = count(block(view.newest)) if view.newest > view.replaced else old
+    floor = view.fixed + min(old, left_out) + newest_least
+    aim = max(aim, min(limit, floor + int((limit - floor) * _LEAST_FILLED)))
+    for kinds, named in (
         ((Kind.RESULT,), What.RESULTS),
         ((Kind.REASONING,), What.TEXTS),
         ((Kind.ARGUMENTS, Kind.SAID), What.TEXTS),
     ):
-        work.cut_old(range(work.replaced, newest), kinds, keep_chars, aim, what)
-    if work.size > aim:
-        without_others = work.fixed + work.block_size + sum(work.shown[newest:])
-        if without_others > aim:
-            room = aim - work.fixed - work.block_size
-            others = sum(work.shown[work.replaced : newest])
-            work.cut_newest(max(room - others, room // 2))
-    if work.size > aim and newest > work.replaced:
-        work.leave_out(block, aim)
-    if work.size > aim:
-        work.cut_newest(aim - work.fixed - work.block_size)
-    if not work.what or work.size > limit:
+        if _cut_old(view, kinds, keep_chars, aim):
+            what.append(named)
+    if view.size > aim and view.fixed + view.block_size + view.newest_size > aim:
+        room = aim - view.fixed - view.block_size
+        others = room - (aim - view.size) - view.newest_size
+        if _cut_newest(view, max(room - others, room // 2)):
+            what.append(What.NEWEST)
+    if view.size > aim and view.newest > view.replaced and _leave_out(view, block, aim, left_out):
+        what.append(What.TURNS)
+    if view.size > aim and _cut_newest(view, aim - (view.size - view.newest_size)):
+        what.append(What.NEWEST)
+    if not what or view.size > limit:
         return None
-    return work.done()
+    return Trim(
+        rewrite=view.rewrite(),
+        what=tuple(dict.fromkeys(what)),
+        messages=len(view.touched),
+        size=view.size,
+    )
 
 
-class _Work:
-    """One trim as it goes; nothing of it outlives the call."""
+def _cut_old(view: CutView, kinds: tuple[Kind, ...], keep_chars: int, aim: int) -> bool:
+    """Cut what is older than the newest turn, oldest first, until the view is down to *aim*."""
+    any_cut = False
+    for at, text in view.texts(range(view.replaced, view.newest), kinds):
+        if view.size <= aim:
+            break
+        if view.messages[at].role is not Role.USER:
+            any_cut |= view.cut(at, text, keep_chars)
+    return any_cut
 
-    def __init__(
-        self,
-        conversation: Conversation,
-        rewrite: Rewrite | None,
-        sizes: Sizes,
-        count: Callable[[str], int],
-    ) -> None:
-        self.before = rewrite or Rewrite(seen=0)
-        self.messages = conversation.messages[conversation.brief_end :]
-        self.starts = [turn.start - conversation.brief_end for turn in conversation.turns]
-        self.newest = self.starts[-1] if self.starts else len(self.messages)
-        self.replaced = self.before.replaced
-        self.block = self.before.block
-        self.fixed = sizes.fixed
-        self.block_size = sizes.block
-        self.shown = list(sizes.shown)
-        self.cuts = {(cut.at, cut.text): cut.put for cut in self.before.cuts}
-        self.count = count
-        self.what: list[What] = []
-        self.touched: set[int] = set()
-        self.labels = _labels(self.messages)
 
-    @property
-    def size(self) -> int:
-        return self.fixed + self.block_size + sum(self.shown[self.replaced :])
+def _leave_out(view: CutView, block: Callable[[int], str], aim: int, least_block: int) -> bool:
+    """Leave out the fewest whole oldest turns that bring the view down to *aim*, else what helps most."""
+    fewest = view.fewest_left_out(aim - view.fixed - least_block)
+    best: tuple[int, int, str] | None = None
+    for upto in dict.fromkeys((fewest, view.newest)):
+        rendered = block(upto)
+        size = view.size_without(upto, rendered)
+        if size < view.size and (best is None or size < best[0]):
+            best = size, upto, rendered
+        if size <= aim:
+            break
+    if best is None:
+        return False
+    view.leave_out(best[1], best[2])
+    return True
 
-    def floor(self, block: Callable[[int], str]) -> int:
-        """The least that the view can take: everything old left out, the newest turn cut."""
-        whole = sum(self.shown[self.newest :])
-        least = whole
-        for at, text in self._texts(range(self.newest, len(self.messages)), tuple(Kind)):
-            now = self._now(at, text)
-            put = self._shorter(at, text, now, _LEAST_CHARS)
-            if put is not None:
-                least -= max(0, self.count(now) - self.count(put))
-        old = self.block_size + sum(self.shown[self.replaced : self.newest])
-        left_out = self.count(block(self.newest)) if self.newest > self.replaced else self.block_size
-        return self.fixed + min(old, left_out) + least
 
-    def cut_old(self, places: range, kinds: tuple[Kind, ...], keep_chars: int, aim: int, what: What) -> None:
-        """Oldest first, until the view is down to *aim*."""
-        for at, text in self._texts(places, kinds):
-            if self.size <= aim:
-                return
-            if self.messages[at].role is not Role.USER:
-                self._cut(at, text, keep_chars, what)
-
-    def cut_newest(self, room: int) -> None:
-        """Cut the longest texts of the newest turn to one length at which it takes *room*."""
-        places = range(self.newest, len(self.messages))
-        # Results can be had again; what a user wrote cannot, and is cut last of all.
-        for kinds, users in (
-            ((Kind.RESULT,), False),
-            ((Kind.RESULT, Kind.ARGUMENTS, Kind.REASONING, Kind.SAID), False),
-            (tuple(Kind), True),
-        ):
-            texts = [
-                (at, text) for at, text in self._texts(places, kinds) if users or not self._is_users(at, text)
-            ]
-            chars = self._level(texts, room)
-            while sum(self.shown[self.newest :]) > room:
-                for at, text in texts:
-                    self._cut(at, text, chars, What.NEWEST)
-                if chars <= _LEAST_CHARS:
-                    break
-                chars = max(_LEAST_CHARS, int(chars * _LOWER))
-
-    def leave_out(self, block: Callable[[int], str], aim: int) -> None:
-        """Leave out the fewest whole oldest turns that bring the view down to *aim*."""
-        room = aim - self.fixed - self.count(block(self.newest))
-        later = [start for start in self.starts if start > self.replaced]
-        upto = next((s for s in later if sum(self.shown[s:]) <= room), self.newest)
-        self.touched |= set(range(self.replaced, upto))
-        self.replaced = upto
-        self.block = block(upto)
-        self.block_size = self.count(self.block)
-        self.what.append(What.TURNS)
-
-    def done(self) -> Trim:
-        kept = tuple(
-            Cut(at=at, text=text, put=put)
-            for (at, text), put in sorted(self.cuts.items())
-            if at >= self.replaced
-        )
-        return Trim(
-            rewrite=replace(
-                self.before,
-                seen=len(self.messages),
-                replaced=self.replaced,
-                block=self.block,
-                cuts=kept,
-                is_trim=True,
-            ),
-            what=tuple(dict.fromkeys(self.what)),
-            messages=len(self.touched),
-            size=self.size,
-        )
-
-    def _texts(self, places: Iterable[int], kinds: tuple[Kind, ...]) -> Iterable[tuple[int, int]]:
-        for at in places:
-            for i, text in enumerate(self.messages[at].texts):
-                if text.kind in kinds:
-                    yield at, i
-
-    def _is_users(self, at: int, text: int) -> bool:
-        message = self.messages[at]
-        return message.role is not Role.ASSISTANT and message.texts[text].kind is Kind.SAID
-
-    def _now(self, at: int, text: int) -> str:
-        return self.cuts.get((at, text), self.messages[at].texts[text].text)
-
-    def _level(self, texts: list[tuple[int, int]], room: int) -> int:
-        """About how many characters of each text may stay."""
-        sized = [(len(self._now(at, text)), self.count(self._now(at, text))) for at, text in texts]
-        rest = room - (sum(self.shown[self.newest :]) - sum(tokens for _, tokens in sized))
-        if not sized or rest <= 0:
-            return _LEAST_CHARS
-        per_char = sum(tokens for _, tokens in sized) / max(1, sum(chars for chars, _ in sized))
-        left, level = rest / max(per_char, 1e-9), 0.0
-        for i, (chars, _) in enumerate(sorted(sized)):
-            level = left / (len(sized) - i)
-            if chars > level:
+def _cut_newest(view: CutView, room: int) -> bool:
+    """Cut the longest texts of the newest turn to one length at which it takes *room*."""
+    places = range(view.newest, len(view.messages))
+    any_cut = False
+    # Results can be had again; what a user wrote cannot, and is cut last of all.
+    for kinds, users in (
+        ((Kind.RESULT,), False),
+        ((Kind.RESULT, Kind.ARGUMENTS, Kind.REASONING, Kind.SAID), False),
+        (tuple(Kind), True),
+    ):
+        texts = [(at, text) for at, text in view.texts(places, kinds) if users or not view.is_users(at, text)]
+        chars = _level(view, texts, room)
+        while view.newest_size > room:
+            for at, text in texts:
+                any_cut |= view.cut(at, text, chars)
+            if chars <= _LEAST_CHARS:
                 break
-            left -= chars
-        return max(_LEAST_CHARS, int(level) - _MARKER_CHARS)
-
-    def _cut(self, at: int, text: int, keep_chars: int, what: What) -> None:
-        # Always from the original: a second cut must not count the marker of the first.
-        now = self._now(at, text)
-        put = self._shorter(at, text, self.messages[at].texts[text].text, keep_chars)
-        if put is None or len(put) >= len(now):
-            return
-        self.shown[at] = max(0, self.shown[at] - self.count(now) + self.count(put))
-        self.cuts[at, text] = put
-        self.touched.add(at)
-        self.what.append(what)
-
-    def _shorter(self, at: int, text: int, now: str, keep_chars: int) -> str | None:
-        kind = self.messages[at].texts[text].kind
-        called = self.labels.get((at, text), "")
-        if kind is Kind.ARGUMENTS:
-            return cut_arguments(now, keep_chars, "an argument")
-        if kind is Kind.RESULT:
-            return cut_middle(now, keep_chars, f"the result of {called}" if called else "a result")
-        return cut_middle(now, keep_chars, "this text")
+            chars = max(_LEAST_CHARS, int(chars * _LOWER))
+    return any_cut
 
 
-def _labels(messages: tuple[Message, ...]) -> dict[tuple[int, int], str]:
-    """For the texts that are results, the call they answer, in a few words."""
-    by_result: dict[str, str] = {}
-    for made in pair(messages):
-        if made.result is not None:
-            by_result.setdefault(made.result, label(made.call.name, made.call.arguments))
-    return {
-        (at, i): by_result.get(message.result(text.of), "")
-        for at, message in enumerate(messages)
-        for i, text in enumerate(message.texts)
-        if text.kind is Kind.RESULT
-    }
+def _level(view: CutView, texts: list[tuple[int, int]], room: int) -> int:
+    """About how many characters of each text may stay."""
+    sized = [(len(view.now(at, text)), view.now_size(at, text)) for at, text in texts]
+    rest = room - (view.newest_size - sum(tokens for _, tokens in sized))
+    if not sized or rest <= 0:
+        return _LEAST_CHARS
+    per_char = sum(tokens for _, tokens in sized) / max(1, sum(chars for chars, _ in sized))
+    left, level = rest / max(per_char, 1e-9), 0.0
+    for i, (chars, _) in enumerate(sorted(sized)):
+        level = left / (len(sized) - i)
+        if chars > level:
+            break
+        left -= chars
+    return max(_LEAST_CHARS, int(level) - _MARKER_CHARS)
+
+
+def _least_of_newest(view: CutView) -> int:
+    """The least that the newest turn can take."""
+    least = view.newest_size
+    for at, text in view.texts(range(view.newest, len(view.messages)), tuple(Kind)):
+        found = view.gain(at, text, _LEAST_CHARS)
+        least -= found[0] if found else 0
+    return max(0, least)

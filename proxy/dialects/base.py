@@ -47,12 +47,14 @@ class NotesFormat:
         instruction: Appended inside the last message where it is a tool or user
             message, else a user message more.
         limit: Most tokens of the answer, notes and reasoning together.
+        reasoning: How many of them are meant for reasoning.
         forbid_tools: Whether `tool_choice` "none" leaves the prompt alone on this upstream.
         limit_field: The output limit's name where the request has none itself.
     """
 
     instruction: str
     limit: int
+    reasoning: int = 0
     forbid_tools: bool
     limit_field: str = "max_tokens"
 
@@ -115,11 +117,14 @@ class Dialect(Protocol):
         """For every message of *view*, the bytes that stand for it in the body."""
         ...
 
-    def read_usage(self, tail: bytes, *, is_stream: bool) -> Usage | None:
+    def read_usage(self, head: bytes, tail: bytes, *, is_stream: bool) -> Usage | None:
         """
-        Usage from the end of an answer: its last frames, or a whole JSON body.
+        Usage of an answer, None where there is none, or it is nonsense.
 
-        None where there is none, or it is nonsense.
+        Args:
+            head: The first bytes of a stream; some formats say the prompt's size there.
+            tail: Its last bytes, or a whole JSON body.
+            is_stream: Whether it is a stream.
         """
         ...
 
@@ -139,6 +144,10 @@ class Dialect(Protocol):
         """The same as the last bytes of a stream that has begun."""
         ...
 
-    def heartbeat(self) -> bytes:
-        """What keeps a waiting stream alive; no client takes it for an answer."""
+    def heartbeat(self, sent: int) -> bytes:
+        """What keeps a waiting stream alive after *sent* others; no client takes it for an answer."""
+        ...
+
+    def after_heartbeats(self, event: bytes) -> bytes:
+        """What is left to send of the upstream's first *event*, where heartbeats went before."""
         ...

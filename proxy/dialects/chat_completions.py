@@ -98,7 +98,7 @@ class ChatCompletions:
             changed["function_call"] = dump("none") if body.value("functions") else None
         return put_together(body, changed)
 
-    def read_usage(self, tail: bytes, *, is_stream: bool) -> Usage | None:
+    def read_usage(self, head: bytes, tail: bytes, *, is_stream: bool) -> Usage | None:
         """From `usage`, else from llama.cpp's `timings`."""
         datas = reversed(last_data(tail)) if is_stream else [tail]
         for data in datas:
@@ -127,12 +127,16 @@ class ChatCompletions:
         """OpenAI SDKs raise on a chunk that holds an `error`; `[DONE]` ends the stream for the others."""
         return b"data: " + self.error(status, code, message) + b"\n\ndata: [DONE]\n\n"
 
-    def heartbeat(self) -> bytes:
+    def heartbeat(self, sent: int) -> bytes:
         """
         A comment without the blank line: with it, clients that saw an `id:` before would
         dispatch an empty event.
         """
         return b": waiting\n"
+
+    def after_heartbeats(self, event: bytes) -> bytes:
+        """All of it: comments are no part of the answer."""
+        return event
 
 
 def _raw(shown: Shown) -> str:

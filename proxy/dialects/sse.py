@@ -76,6 +76,12 @@ class Events:
             self._name = value
 
 
+def split_first(stream: bytes) -> tuple[bytes, bytes]:
+    """The bytes of the first event with its blank line, and the rest; all is rest where none ends."""
+    end = re.search(rb"\r\n\r\n|\n\n|\r\r", stream)
+    return (stream[: end.end()], stream[end.end() :]) if end else (b"", stream)
+
+
 def last_data(tail: bytes, most: int = 8) -> list[bytes]:
     """The data of up to *most* events at the end of *tail*, which may begin in the middle of one."""
     reader = Events()

@@ -1,0 +1,245 @@
+"""
+OpenAI's `POST /v1/responses`, which Codex and others speak, and llama.cpp serves.
+
+A request whose history is held by the server (`previous_response_id`, `conversation`) is
+not understood here: only the server knows what it holds.
+"""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from proxy.core.messages import Conversation, Kind, Message, Role, Shown, Text, View, find_turns
+from proxy.dialects import responses_item
+from proxy.dialects.base import NotesFormat, Parsed, Piece, Usage
+from proxy.dialects.slices import Body, Item, dump, put_together, take_apart
+from proxy.dialects.values import last_usage, natural, objects, read_json, string
+from proxy.errors import HeldByServer, NotUnderstood
+
+# What would shape or cut the text of the notes.
+_SHAPES = ("text", "top_logprobs", "max_tool_calls", "background", "truncation", "prompt")
+_PROMPT_FIELDS = (
+    "model",
+    "instructions",
+    "tools",
+    "tool_choice",
+    "reasoning",
+    "text",
+    "truncation",
+    "prompt",
+)
+_FINISH = {"completed": "stop", "incomplete": "length", "failed": "stop", "cancelled": "stop"}
+
+
+class Responses:
+    """The dialect; it has no state."""
+
+    name = "responses"
+    endpoint = "/responses"
+
+    def parse(self, raw: bytes) -> Parsed:
+        """Raises HeldByServer where the history is not in the request, NotUnderstood for other bodies."""
+        body = take_apart(raw, ("input",))
+        if body.value("previous_response_id") or body.value("conversation"):
+            raise HeldByServer(
+                "input: the history is held by the server; it is neither measured nor compacted"
+            )
+        items = body.lists.get("input")
+        text = body.value("input")
+        if items:
+            messages = _messages(items)
+        elif isinstance(text, str) and text:
+            messages = (Message(role=Role.USER, texts=(Text(Kind.SAID, text),)),)
+        else:
+            raise NotUnderstood("input: expected a text or a non-empty array")
+        brief_end, turns = find_turns(messages)
+        outside = "\0".join(body.fields[f].raw for f in _PROMPT_FIELDS if f in body.fields)
+        limit = natural(body.value("max_output_tokens"))
+        return Parsed(
+            conversation=Conversation(
+                messages=messages,
+                brief_end=brief_end,
+                turns=turns,
+                model=string(body.value("model")),
+                tool_names=tuple(_tool_names(body.value("tools"))),
+                output_limit=limit,
+                stream=body.value("stream") is True,
+                fixed_texts=tuple(body.fields[f].raw for f in ("instructions", "tools") if f in body.fields),
+            ),
+            body=body,
+            outside=outside.encode("utf-8", "surrogatepass"),
+        )
+
+    def render(self, parsed: Parsed, view: View) -> bytes:
+        """See `Dialect.render`."""
+        raws = [_raw(shown) for shown in view]
+        return put_together(parsed.body, {"input": f"[{','.join(raws)}]"})
+
+    def message_bytes(self, view: View) -> Sequence[bytes]:
+        """See `Dialect.message_bytes`."""
+        return [_raw(shown).encode("utf-8", "surrogatepass") for shown in view]
+
+    def render_notes(self, parsed: Parsed, view: View, how: NotesFormat) -> bytes:
+        """See `Dialect.render_notes`."""
+        body: Body = parsed.body
+        raws = [_raw(shown) for shown in view]
+        last = view[-1]
+        if last.message.role in (Role.TOOL, Role.USER) and _takes_text(last.message):
+            appended = f"{last.appended}\n\n{how.instruction}" if last.appended else how.instruction
+            raws[-1] = _raw(Shown(message=last.message, appended=appended, cuts=last.cuts))
+        else:
+            raws.append(dump({"type": "message", "role": "user", "content": how.instruction}))
+        changed: dict[str, str | None] = {
+            "input": f"[{','.join(raws)}]",
+            "stream": "true",
+            "max_output_tokens": dump(how.limit),
+        }
+        changed |= {field: None for field in _SHAPES if field in body.fields}
+        has_tools = bool(body.value("tools"))
+        if has_tools and how.forbid_tools:
+            changed["tool_choice"] = dump("none")
+        elif "tool_choice" in body.fields:
+            changed["tool_choice"] = dump("auto") if has_tools else None
+        return put_together(body, changed)
+
+    def read_usage(self, head: bytes, tail: bytes, *, is_stream: bool) -> Usage | None:
+        """From the last event, which repeats the whole answer, or from the answer."""
+        usage = last_usage(tail)
+        prompt, completion = natural(usage.get("input_tokens")), natural(usage.get("output_tokens"))
+        if not prompt:
+            return None
+        details = usage.get("input_tokens_details")
+        cached = natural(details.get("cached_tokens")) if isinstance(details, dict) else None
+        return Usage(prompt=prompt, completion=completion or 0, cached=cached)
+
+    def read_event(self, data: bytes) -> Piece:
+        """See `Dialect.read_event`."""
+        event = read_json(data)
+        if not isinstance(event, dict):
+            return Piece()
+        kind = string(event.get("type"))
+        if kind == "error" or (not kind and event.get("error")):
+            return Piece(error=json.dumps(event.get("error") or event))
+        if kind == "response.failed":
+            response = event.get("response")
+            failed = response.get("error") if isinstance(response, dict) else None
+            return Piece(error=json.dumps(failed or event))
+        item = event.get("item")
+        item_kind = string(item.get("type")) if isinstance(item, dict) else ""
+        response = event.get("response")
+        status = string(response.get("status")) if isinstance(response, dict) else ""
+        return Piece(
+            text=string(event.get("delta")) if kind == "response.output_text.delta" else "",
+            reasoning="reasoning" in kind or item_kind == "reasoning",
+            called=kind.startswith("response.function_call") or item_kind.endswith("_call"),
+            finish=_FINISH.get(status, ""),
+        )
+
+    def read_whole(self, body: bytes) -> Piece:
+        """See `Dialect.read_whole`."""
+        answer = read_json(body)
+        if not isinstance(answer, dict):
+            return Piece()
+        if answer.get("error"):
+            return Piece(error=json.dumps(answer["error"]))
+        output = objects(answer.get("output"))
+        parts = [part for item in output for part in objects(item.get("content"))]
+        return Piece(
+            text="".join(string(part.get("text")) for part in parts if part.get("type") == "output_text"),
+            reasoning=any(item.get("type") == "reasoning" for item in output),
+            called=any(string(item.get("type")).endswith("_call") for item in output),
+            finish=_FINISH.get(string(answer.get("status")), ""),
+        )
+
+    def error(self, status: int, code: str, message: str) -> bytes:
+        """OpenAI's error object."""
+        kind = "invalid_request_error" if status < 500 else "server_error"
+        return dump({"error": {"message": message, "type": kind, "param": None, "code": code}}).encode()
+
+    def error_event(self, status: int, code: str, message: str) -> bytes:
+        """SDKs raise on `error`; Codex reads `response.failed`."""
+        error = {"type": "error", "code": code, "message": message, "param": None, "sequence_number": 0}
+        failed = {
+            "type": "response.failed",
+            "sequence_number": 1,
+            "response": _response("failed", error={"code": code, "message": message}),
+        }
+        return _event(error) + _event(failed)
+
+    def heartbeat(self, sent: int) -> bytes:
+        """
+        `response.created` once, then `response.in_progress`: clients that time a stream out
+        count events only.
+        """
+        kind = "response.in_progress" if sent else "response.created"
+        return _event({"type": kind, "sequence_number": sent, "response": _response("in_progress")})
+
+    def after_heartbeats(self, event: bytes) -> bytes:
+        """The upstream's own `response.created` is not repeated."""
+        data = b"".join(line[5:] for line in event.splitlines() if line.startswith(b"data:"))
+        value = read_json(data)
+        is_created = isinstance(value, dict) and value.get("type") == "response.created"
+        return b"" if is_created else event
+
+
+def _messages(items: tuple[Item, ...]) -> tuple[Message, ...]:
+    messages: list[Message] = []
+    for item in items:
+        after_output = bool(messages) and messages[-1].role is Role.ASSISTANT
+        messages.append(responses_item.read(item, after_output=after_output))
+    return tuple(messages)
+
+
+def _takes_text(message: Message) -> bool:
+    """Whether text can be added to it: outputs of built-in tools may be objects."""
+    wire: Any = message.wire.value if message.wire is not None else {}
+    content = wire.get("output", wire.get("content")) if isinstance(wire, dict) else None
+    return message.wire is not None and isinstance(content, str | list)
+
+
+def _raw(shown: Shown) -> str:
+    message = shown.message
+    if message.wire is None:
+        text = "\n\n".join([*(t.text for t in message.texts), *([shown.appended] if shown.appended else [])])
+        return dump({"type": "message", "role": message.role.value, "content": text})
+    if shown.is_word_for_word:
+        return str(message.wire.raw)
+    return dump(responses_item.edited(message.wire.value, shown.appended, dict(shown.cuts)))
+
+
+def _tool_names(tools: Any) -> list[str]:
+    names: list[str] = []
+    for tool in objects(tools):
+        name = string(tool.get("name")) or string(tool.get("type"))
+        names += [name] if name else []
+        # A namespace holds tools of its own.
+        names += _tool_names(tool.get("tools"))
+    return names
+
+
+def _response(status: str, error: dict[str, str] | None = None) -> dict[str, Any]:
+    return {
+        "id": "resp_waiting",
+        "object": "response",
+        "created_at": 0,
+        "status": status,
+        "error": error,
+        "incomplete_details": None,
+        "instructions": None,
+        "metadata": {},
+        "model": "",
+        "output": [],
+        "parallel_tool_calls": True,
+        "temperature": None,
+        "tool_choice": "auto",
+        "tools": [],
+        "top_p": None,
+        "usage": None,
+    }
+
+
+def _event(value: dict[str, Any]) -> bytes:
+    return f"event: {value['type']}\ndata: {dump(value)}\n\n".encode()
+
+
+RESPONSES = Responses()

@@ -1,0 +1,100 @@
+"""
+What all dialects do with JSON values that anybody may have sent.
+
+Nothing here raises on hostile input.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from copy import deepcopy
+from typing import Any
+
+from proxy.core.volatile import without_volatile
+
+Path = tuple[str | int, ...]
+
+# Over a billion tokens is nonsense, whoever says it.
+_MOST = 10**9
+
+
+def natural(value: Any) -> int | None:
+    """A count of tokens, or None for anything that cannot be one."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < _MOST else None
+
+
+def string(value: Any) -> str:
+    """The string itself, else an empty one."""
+    return value if isinstance(value, str) else ""
+
+
+def objects(value: Any) -> list[dict[str, Any]]:
+    """The objects of a list; empty for anything else."""
+    return [entry for entry in value if isinstance(entry, dict)] if isinstance(value, list) else []
+
+
+def read_json(data: bytes | str) -> Any:
+    """The value, or None for what is no JSON."""
+    try:
+        return json.loads(data)
+    except (ValueError, RecursionError):
+        return None
+
+
+def last_usage(tail: bytes, key: bytes = b'"usage"') -> dict[str, Any]:
+    """
+    The last object that stands under *key* in *tail*, which may begin in the middle of JSON.
+
+    The last frame of a stream may repeat the whole answer, so it is not parsed as a whole.
+    """
+    end = len(tail)
+    while (at := tail.rfind(key, 0, end)) >= 0:
+        end = at
+        start = tail.find(b"{", at)
+        if start < 0 or tail[at + len(key) : start].strip() != b":":
+            continue
+        try:
+            value, _ = json.JSONDecoder().raw_decode(tail[start:].decode("utf-8", "replace"))
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(value, dict):
+            return value
+    return {}
+
+
+def arguments_form(arguments: str) -> str:
+    """Call arguments without the differences that have no meaning."""
+    try:
+        return json.dumps(json.loads(arguments), sort_keys=True, separators=(",", ":"))
+    except (ValueError, RecursionError):
+        return arguments.strip()
+
+
+def hash_of(value: Any) -> str:
+    """Stands for a value that is too large, or of no known form."""
+    return hashlib.blake2b(json.dumps(value, sort_keys=True).encode(), digest_size=16).hexdigest()
+
+
+def text_form(texts: Iterable[str]) -> list[Any]:
+    """Texts as the normal form has them: without volatile spans, and without empty ones."""
+    return [left for left in map(without_volatile, texts) if left]
+
+
+def normal_bytes(form: list[Any]) -> bytes:
+    """The bytes of a normal form."""
+    return json.dumps(form, separators=(",", ":")).encode()
+
+
+def at_path(value: Any, path: Path) -> Any:
+    """What stands at *path*."""
+    for step in path:
+        value = value[step]
+    return value
+
+
+def with_texts(wire: dict[str, Any], texts: Mapping[Path, str]) -> dict[str, Any]:
+    """A copy of *wire* with other strings at some paths."""
+    copy: dict[str, Any] = deepcopy(wire)
+    for path, text in texts.items():
+        at_path(copy, path[:-1])[path[-1]] = text
+    return copy
