@@ -5,6 +5,7 @@ Every method and path that is not the proxy's own goes upstream; the compacted e
 go through an `Exchange`, everything else is relayed as it is.
 """
 
+import asyncio
 import logging
 import os
 import time
@@ -12,7 +13,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 import orjson
-from prometheus_client import CollectorRegistry
+from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.exposition import choose_encoder
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -50,6 +51,10 @@ DIALECTS: dict[str, Dialect] = {
 
 # A broken store fails every request; a person needs to hear of it once a while.
 _WARN_EVERY_SECONDS = 60.0
+# Scrapes of several Prometheus servers ask the upstream once.
+_ASK_EVERY_SECONDS = 10.0
+# Prometheus gives a scrape up after 10 s.
+_SCRAPE_PATIENCE_SECONDS = 3.0
 
 
 class Proxy:
@@ -58,6 +63,7 @@ class Proxy:
     def __init__(self, config: Config, environ: Mapping[str, str]) -> None:
         self.config = config
         self.metrics = Metrics(CollectorRegistry())
+        ProcessCollector(registry=self.metrics.registry)
         self.upstream = Upstream(
             url=config.upstream.url,
             key=environ.get(config.upstream.key_env, "") if config.upstream.key_env else "",
@@ -91,6 +97,7 @@ class Proxy:
             turnstile=self.turnstile,
         )
         self._warned_at = -_WARN_EVERY_SECONDS
+        self._asked_upstream_at = -_ASK_EVERY_SECONDS
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Any request that is not for the proxy itself."""
@@ -128,6 +135,7 @@ class Proxy:
     async def _tell(self, client: Client, error: ProxyError, compacted: str) -> None:
         """An error of ours in the endpoint's wire format; nothing after a broken answer."""
         dialect = DIALECTS.get(compacted, CHAT_COMPLETIONS)
+        self.metrics.refused.labels(error.code).inc()
         emit("request.refused", level=logging.WARNING, status=error.status, code=error.code, why=str(error))
         if not client.started:
             await client.whole(error.status, dialect.error(error.status, error.code, str(error)))
@@ -157,23 +165,40 @@ class Proxy:
 
     async def readyz(self, _: Request) -> Reply:
         """Whether upstream and store can be used; 503 where the upstream cannot."""
+        upstream = await self._upstream_state(timeout_seconds=5)
+        told = {"ready": upstream == "ok", "upstream": upstream, "store": self._store_state()}
+        return Reply(orjson.dumps(told), 200 if upstream == "ok" else 503, media_type="application/json")
+
+    async def _upstream_state(self, timeout_seconds: float) -> str:
         try:
-            answer = await self.upstream.ask("GET", "/health", timeout_seconds=5)
-            # llama.cpp answers 503 while it loads; others have no such path.
-            reached = answer.status != 503
-            upstream = "ok" if reached else "loading"
+            answer = await self.upstream.ask("GET", "/health", timeout_seconds=timeout_seconds)
         except ProxyError as error:
-            reached, upstream = False, str(error)
-        store = "ok"
-        if isinstance(self.store, GuardedStore) and not self.store.healthy:
-            store = self.store.last_error
-        told = {"ready": reached, "upstream": upstream, "store": store}
-        return Reply(orjson.dumps(told), 200 if reached else 503, media_type="application/json")
+            return str(error)
+        # llama.cpp answers 503 while it loads; others have no such path.
+        return "loading" if answer.status == 503 else "ok"
+
+    def _store_state(self) -> str:
+        is_broken = isinstance(self.store, GuardedStore) and not self.store.healthy
+        return self.store.last_error if isinstance(self.store, GuardedStore) and is_broken else "ok"
 
     async def metrics_page(self, request: Request) -> Reply:
         """Prometheus' text format, or OpenMetrics where it is asked for."""
+        await asyncio.gather(self._look_at_upstream(), self._look_at_store())
         encode, kind = choose_encoder(request.headers.get("accept", ""))
         return Reply(encode(self.metrics.registry), headers={"content-type": kind})
+
+    async def _look_at_upstream(self) -> None:
+        now = time.monotonic()
+        if now - self._asked_upstream_at < _ASK_EVERY_SECONDS:
+            return
+        self._asked_upstream_at = now
+        self.metrics.upstream_up.set(await self._upstream_state(_SCRAPE_PATIENCE_SECONDS) == "ok")
+
+    async def _look_at_store(self) -> None:
+        entries, size = await self.store.size()
+        self.metrics.store_entries.set(entries)
+        self.metrics.store_bytes.set(size)
+        self.metrics.store_up.set(self._store_state() == "ok")
 
     async def upstream_metrics(self, scope: Scope, receive: Receive, send: Send) -> None:
         """The upstream's own `/metrics`."""

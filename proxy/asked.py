@@ -65,6 +65,7 @@ class Prepared:
         raw: The tokenizer's own estimate, for learning.
         key: Stands for exactly this prompt; empty where it was not measured.
         compacted: Whether this request has had its one compaction.
+        outgrown: Whether the client's own history would not have fitted the window.
     """
 
     body: bytes | None
@@ -76,3 +77,4 @@ class Prepared:
     raw: int = 0
     key: bytes = b""
     compacted: bool = False
+    outgrown: bool = False

@@ -118,7 +118,6 @@ class Compactor:
             if made.rewrite != past.rewrite:
                 look = await self._looking.look(asked, conversation, made.rewrite, found, budget)
         trimmed = None if budget.fits(look.total) else await self._trim(terms, look)
-        self._metrics.budget_share.observe((trimmed or look).total / budget.limit)
         return self._prepared(terms, trimmed or look, made, is_trimmed=trimmed is not None)
 
     async def recover(
@@ -149,12 +148,10 @@ class Compactor:
     def record(self, prepared: Prepared, usage: Usage) -> None:
         """What the upstream said of a request that was answered."""
         model = self._metrics.model(prepared.model)
-        cached = usage.cached or 0
-        self._metrics.prompt_tokens.labels(model, "cached").inc(cached)
-        self._metrics.prompt_tokens.labels(model, "processed").inc(max(0, usage.prompt - cached))
-        self._metrics.completion_tokens.labels(model).inc(usage.completion)
+        self._metrics.answered(model, usage)
         if prepared.key:
-            self._metrics.estimate_error.observe(abs(prepared.tokens - usage.prompt) / usage.prompt)
+            error = abs(prepared.tokens - usage.prompt) / usage.prompt
+            self._metrics.estimate_error.labels(model).observe(error)
             self._sizing.counts.remember(prepared.model, prepared.key, usage.prompt)
             self._sizing.counts.learn(prepared.model, prepared.raw, usage.prompt)
             self._windows.worked(prepared.model, usage.prompt)
@@ -162,6 +159,7 @@ class Compactor:
     async def _trim(self, terms: Terms, look: Look) -> Look | None:
         """The view cut down to the budget and stored; None where that cannot be."""
         conversation, budget = look.conversation, terms.budget
+        model = self._metrics.model(conversation.model)
         trimmed = trim(
             conversation,
             look.rewrite,
@@ -173,6 +171,7 @@ class Compactor:
             block=lambda replaced: self._compaction.block(terms, look, replaced),
         )
         if trimmed is None:
+            self._metrics.over_budget.labels(model).inc()
             emit(
                 "context.over_budget",
                 conversation=terms.conversation_id,
@@ -198,9 +197,9 @@ class Compactor:
             tokens_after=after.total,
         )
         for what in trimmed.what:
-            self._metrics.trimmed.labels(self._metrics.model(conversation.model), what.value).inc()
-        self._metrics.trim_before.observe(look.total)
-        self._metrics.trim_after.observe(after.total)
+            self._metrics.trimmed.labels(model, what.value).inc()
+        self._metrics.trim_before.labels(model).observe(look.total)
+        self._metrics.trim_after.labels(model).observe(after.total)
         return after
 
     def _prepared(self, terms: Terms, look: Look, made: Made, *, is_trimmed: bool) -> Prepared:
@@ -218,6 +217,7 @@ class Compactor:
             outcome = Outcome.FAILED
         else:
             outcome = Outcome.NONE if body is None else Outcome.REUSED
+        self._count(terms, look)
         return Prepared(
             body=body,
             outcome=outcome,
@@ -228,7 +228,16 @@ class Compactor:
             raw=look.measured.raw,
             key=look.measured.key,
             compacted=made.compacted or made.failed,
+            outgrown=look.measured.whole >= terms.budget.window,
         )
+
+    def _count(self, terms: Terms, look: Look) -> None:
+        """What can be told of a prompt that is about to be sent."""
+        metrics, model = self._metrics, self._metrics.model(look.conversation.model)
+        metrics.budget_share.labels(model).observe(look.total / terms.budget.limit)
+        cause = metrics.conversations.sent(terms.conversation_id, look.measured.keys, look.rewrite)
+        if cause:
+            metrics.prefix_rewrites.labels(model, cause.value).inc()
 
 
 def _shrunk(budget: Budget, total: int) -> Budget:

@@ -22,7 +22,7 @@ from proxy.dialects.sse import Events, split_first
 from proxy.encodings import decoded, is_known
 from proxy.errors import BadEncoding, BodyTooLarge, NotUnderstood, UpstreamUnreachable
 from proxy.events import emit
-from proxy.metrics import Metrics
+from proxy.metrics import OTHER_MODEL, Metrics, Overflowed
 from proxy.notes_call import HEAD_BYTES
 from proxy.relay import STREAM_HEADERS, answer_headers, is_stream
 from proxy.turnstile import Turnstile
@@ -100,7 +100,7 @@ class Exchange:
         if not overflow.pool_full:
             again = await self._recovered(asked, overflow, prepared)
         if again is None:
-            services.metrics.overflows.labels("relayed").inc()
+            self._overflowed(asked, Overflowed.RELAYED)
             await self._relay(asked, prepared, refused.response, refused.peeked)
             return
         await self._once(asked, again, raw, url, after=overflow)
@@ -173,17 +173,32 @@ class Exchange:
         async with services.turnstile.alone() if alone else services.turnstile.beside_others():
             began = time.perf_counter()
             response = await self._sent(url, headers, body)
-            services.metrics.first_byte.observe(time.perf_counter() - began)
+            seconds = time.perf_counter() - began
+            services.metrics.first_byte.labels(self._model(asked)).observe(seconds)
             try:
                 peeked = await self._peek(prepared if asked else None, response)
                 if peeked.overflow and asked is not None and after is None:
                     return await _held(response, peeked)
-                if after is not None:
-                    services.metrics.overflows.labels("relayed" if peeked.overflow else "recovered").inc()
+                if asked is not None and after is not None:
+                    self._overflowed(asked, Overflowed.RELAYED if peeked.overflow else Overflowed.RECOVERED)
                 await self._relay(asked, prepared, response, peeked)
+                if response.status == 200 and not peeked.overflow and (prepared.outgrown or after):
+                    self._saved(prepared)
             finally:
                 await response.close()
         return None
+
+    def _model(self, asked: Asked | None) -> str:
+        metrics = self._services.metrics
+        return metrics.model(asked.parsed.conversation.model) if asked else OTHER_MODEL
+
+    def _overflowed(self, asked: Asked, outcome: Overflowed) -> None:
+        self._services.metrics.overflows.labels(self._model(asked), outcome.value).inc()
+
+    def _saved(self, prepared: Prepared) -> None:
+        metrics = self._services.metrics
+        if metrics.conversations.saved(prepared.conversation):
+            metrics.runs_saved.labels(metrics.model(prepared.model)).inc()
 
     async def _sent(self, url: str, headers: list[tuple[str, str]], body: bytes) -> Response:
         """The head of the upstream's answer. Once our 200 is out, faults that pass are waited for here."""

@@ -1,55 +1,116 @@
 """
 Every metric of the proxy, on a registry that is passed in.
 
-Label values come from enums and from `models`, which bounds the names that clients send.
+Label values come from enums, from what the proxy itself makes up, and from `model`, which
+bounds the names that clients send. `docs/metrics.md` says what to make of each.
 """
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
+from enum import StrEnum
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics
+
+from proxy import __version__
+from proxy.core.notes import Flag, Reason
+from proxy.core.trim import What
+from proxy.dialects.base import Usage
+from proxy.metrics_conversations import Cause, Conversations
 
 # An attacker, or a client with a typo in a loop, must not be able to fill the registry.
 MOST_MODELS = 50
-OTHER_MODEL = "other"
+# The name of what comes after them; a request that names no model is `default`.
+OTHER_MODEL, NO_MODEL = "other", "default"
+_LONGEST_NAME = 100
 
 _TOKENS = (256, 512, 1024, 2048, 4096, 8192, 16384, 32768, 65536, 131072, 262144, 524288, 1048576)
 _SHARES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.25, 1.5, 2.0)
 _SECONDS = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 40, 80, 160, 320)
 _SMALL_SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5)
+# Fine at the top: a notes request whose prefix is kept lies above 0.9.
+_CACHED = (0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.98, 0.99, 1.0)
+_ERRORS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5, 1.0)
+
+_MODEL = ("model",)
+
+
+class State(StrEnum):
+    """What became of prompt tokens; unknown where the upstream does not report it."""
+
+    CACHED = "cached"
+    PROCESSED = "processed"
+    UNKNOWN = "unknown"
+
+
+class Overflowed(StrEnum):
+    """What became of a request that the upstream called too long."""
+
+    RECOVERED = "recovered"
+    RELAYED = "relayed"
 
 
 class Metrics:
     """
-    The metrics, as attributes.
+    The metrics, as attributes. For one event loop.
 
     Args:
         registry: Where they are registered; one registry takes one `Metrics`.
+        now: Seconds, monotonic, for how long a conversation counts as under way.
     """
 
-    def __init__(self, registry: CollectorRegistry) -> None:
+    def __init__(self, registry: CollectorRegistry, now: Callable[[], float] = time.monotonic) -> None:
+        # They would double the number of series, and nothing here asks for them.
+        disable_created_metrics()  # type: ignore[no-untyped-call]  # it has no annotations
         self.registry = registry
+        self.conversations = Conversations(now)
         self._models: set[str] = set()
 
         def counter(name: str, text: str, labels: Sequence[str] = ()) -> Counter:
             return Counter(name, text, labels, registry=registry)
 
+        def gauge(name: str, text: str, labels: Sequence[str] = ()) -> Gauge:
+            return Gauge(name, text, labels, registry=registry)
+
         def histogram(
-            name: str, text: str, buckets: Sequence[float], labels: Sequence[str] = ()
+            name: str, text: str, buckets: Sequence[float], labels: Sequence[str] = _MODEL
         ) -> Histogram:
             return Histogram(name, text, labels, buckets=buckets, registry=registry)
 
+        # The proxy itself.
+        gauge("proxy_build_info", "Always 1; its label is the version.", ("version",)).labels(
+            __version__
+        ).set(1)
         self.requests = counter(
-            "proxy_requests_total", "Requests answered.", ("endpoint", "dialect", "status")
+            "proxy_requests_total",
+            "Requests answered; a client that left before the answer has the status client_gone.",
+            ("endpoint", "dialect", "status"),
         )
-        self.in_flight = Gauge("proxy_in_flight_requests", "Requests being answered.", registry=registry)
+        self.refused = counter(
+            "proxy_refused_total", "Errors that the proxy itself gave for an answer.", ("code",)
+        )
+        self.in_flight = gauge("proxy_in_flight_requests", "Requests being answered.")
+        self.overhead = histogram(
+            "proxy_overhead_seconds",
+            "The proxy's own work before a request went upstream, questions to the upstream included, "
+            "notes not.",
+            _SMALL_SECONDS,
+            (),
+        )
+        self.keepalives = counter(
+            "proxy_keepalives_total", "Heartbeats sent to clients that waited for notes."
+        )
+
+        # What happens to conversations.
+        gauge("context_conversations", "Conversations with a request in the last hour.").set_function(
+            self.conversations.count
+        )
+        self.budget_share = histogram(
+            "context_budget_share_ratio", "Prompt of a request as it was sent against its budget.", _SHARES
+        )
         self.compacted = counter(
             "context_compacted_total",
             "Compactions made, by what set them off and whether earlier notes were folded in.",
             ("model", "trigger", "folded"),
-        )
-        self.trimmed = counter("context_trimmed_total", "Trims made, by what was cut.", ("model", "what"))
-        self.failed = counter(
-            "context_compaction_failed_total", "Notes that came to nothing.", ("model", "reason")
         )
         self.tokens_before = histogram(
             "context_compaction_before_tokens", "Prompt before a compaction.", _TOKENS
@@ -57,62 +118,145 @@ class Metrics:
         self.tokens_after = histogram(
             "context_compaction_after_tokens", "Prompt after a compaction.", _TOKENS
         )
+        self.trimmed = counter(
+            "context_trimmed_total",
+            "Kinds of text cut by trims; one trim counts once for each kind.",
+            ("model", "what"),
+        )
         self.trim_before = histogram("context_trim_before_tokens", "Prompt before a trim.", _TOKENS)
         self.trim_after = histogram("context_trim_after_tokens", "Prompt after a trim.", _TOKENS)
-        self.budget_share = histogram(
-            "context_budget_share_ratio", "Prompt of a request against its budget.", _SHARES
+        self.failed = counter(
+            "context_compaction_failed_total", "Notes that came to nothing.", ("model", "reason")
         )
-        self.notes_seconds = histogram("context_notes_seconds", "Time for a set of notes.", _SECONDS)
-        self.notes_tokens = counter("context_notes_tokens_total", "Tokens of notes written.", ("model",))
-        self.notes_cached = histogram(
-            "context_notes_cached_ratio",
-            "Share of a notes request's prompt that the upstream had cached.",
-            (0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.98, 0.99, 1.0),
+        self.over_budget = counter(
+            "context_over_budget_total", "Requests over the budget that nothing could shorten.", _MODEL
         )
-        self.notes_flagged = counter(
-            "context_notes_flagged_total", "Notes used although something is not as it should be.", ("flag",)
-        )
-        self.notes_unsupported = counter(
-            "notes_unsupported_total", "Claims in notes that the replaced turns do not support."
-        )
-        self.prompt_tokens = counter(
-            "upstream_prompt_tokens_total",
-            "Prompt tokens as the upstream reports them.",
-            ("model", "state"),
-        )
-        self.completion_tokens = counter(
-            "upstream_completion_tokens_total", "Completion tokens as the upstream reports them.", ("model",)
+        self.prefix_rewrites = counter(
+            "context_prefix_rewrites_total",
+            "Prompts that do not extend the one before them in their conversation.",
+            ("model", "cause"),
         )
         self.overflows = counter(
             "context_overflow_answers_total",
-            "Answers that said the prompt is too long, and whether the request was saved.",
-            ("outcome",),
+            "Answers that said the prompt is too long, and what became of the request.",
+            ("model", "outcome"),
         )
-        self.keepalives = counter(
-            "proxy_keepalives_total", "Heartbeats sent to clients that waited for notes."
+        self.runs_saved = counter(
+            "context_runs_saved_total",
+            "Conversations that outgrew the window, or were told so, and went on.",
+            _MODEL,
         )
-        self.store_errors = counter("store_errors_total", "Faults of the store; requests went on without it.")
+
+        # What notes cost, and how they turn out.
+        self.notes_seconds = histogram("context_notes_seconds", "Time for a compaction's notes.", _SECONDS)
+        self.notes_tokens = counter(
+            "context_notes_tokens_total", "Tokens of notes that went into blocks.", _MODEL
+        )
+        self.notes_prompt_tokens = counter(
+            "context_notes_prompt_tokens_total", "Prompt tokens of notes requests.", ("model", "state")
+        )
+        self.notes_completion_tokens = counter(
+            "context_notes_completion_tokens_total",
+            "Completion tokens of notes requests, reasoning and unused notes included.",
+            _MODEL,
+        )
+        self.notes_cached = histogram(
+            "context_notes_cached_ratio",
+            "Share of a notes request's prompt that the upstream had cached.",
+            _CACHED,
+        )
+        self.notes_flagged = counter(
+            "context_notes_flagged_total",
+            "Notes used although something is not as it should be.",
+            ("model", "flag"),
+        )
+        self.notes_unsupported = counter(
+            "notes_unsupported_total", "Claims in notes that the replaced turns do not support.", _MODEL
+        )
+
+        # The upstream, as the proxy sees it.
+        self.upstream_up = gauge(
+            "upstream_up", "Whether the upstream answered when last asked; asked by a scrape."
+        )
+        self.window = gauge("upstream_window_tokens", "Window in force.", _MODEL)
         self.first_byte = histogram(
             "upstream_first_byte_seconds", "From sending a request to the head of its answer.", _SECONDS
         )
-        self.overhead = histogram(
-            "proxy_overhead_seconds",
-            "The proxy's own work before a request went upstream, without notes.",
-            _SMALL_SECONDS,
+        self.prompt_tokens = counter(
+            "upstream_prompt_tokens_total",
+            "Prompt tokens as the upstream reports them, notes requests not included.",
+            ("model", "state"),
+        )
+        self.completion_tokens = counter(
+            "upstream_completion_tokens_total",
+            "Completion tokens as the upstream reports them, notes requests not included.",
+            _MODEL,
         )
         self.estimate_error = histogram(
             "token_estimate_error_ratio",
             "By what share the measured prompt differed from the upstream's count.",
-            (0.005, 0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5, 1.0),
+            _ERRORS,
         )
-        self.window = Gauge("upstream_window_tokens", "Window in force.", ("model",), registry=registry)
+
+        # The store.
+        self.store_up = gauge("store_up", "Whether the store could be used when last asked.")
+        self.store_entries = gauge("store_entries", "Entries in the store.")
+        self.store_bytes = gauge("store_size_bytes", "What the entries take.")
+        self.store_errors = counter("store_errors_total", "Faults of the store; requests went on without it.")
 
     def model(self, name: str) -> str:
         """A label value for a model's name; beyond the first 50 names all are `other`."""
-        name = name[:100] or "default"
-        if name in self._models:
-            return name
-        if len(self._models) >= MOST_MODELS:
-            return OTHER_MODEL
-        self._models.add(name)
+        # Clients choose it: half a surrogate pair would break every scrape from then on.
+        name = "".join(c if c.isprintable() else "?" for c in name[:_LONGEST_NAME]) or NO_MODEL
+        if name not in self._models and len(self._models) >= MOST_MODELS:
+            name = OTHER_MODEL
+        if name not in self._models:
+            self._models.add(name)
+            self._begin(name)
         return name
+
+    def answered(self, model: str, usage: Usage) -> None:
+        """What the upstream reports of an answer that a client got."""
+        _count(self.prompt_tokens, model, usage)
+        self.completion_tokens.labels(model).inc(usage.completion)
+
+    def noted(self, model: str, usage: Usage) -> None:
+        """What the upstream reports of a notes request, whatever came of it."""
+        _count(self.notes_prompt_tokens, model, usage)
+        self.notes_completion_tokens.labels(model).inc(usage.completion)
+        if usage.cached is not None:
+            self.notes_cached.labels(model).observe(min(1.0, usage.cached / usage.prompt))
+
+    def _begin(self, model: str) -> None:
+        """Series at 0, so that the first event of a kind is an increase and not a new series."""
+        for reason in Reason:
+            self.failed.labels(model, reason.value)
+        for what in What:
+            self.trimmed.labels(model, what.value)
+        for flag in Flag:
+            self.notes_flagged.labels(model, flag.value)
+        for state in State:
+            self.prompt_tokens.labels(model, state.value)
+            self.notes_prompt_tokens.labels(model, state.value)
+        for outcome in Overflowed:
+            self.overflows.labels(model, outcome.value)
+        for cause in Cause:
+            self.prefix_rewrites.labels(model, cause.value)
+        for metric in (
+            self.over_budget,
+            self.runs_saved,
+            self.notes_tokens,
+            self.notes_completion_tokens,
+            self.notes_unsupported,
+            self.completion_tokens,
+        ):
+            metric.labels(model)
+
+
+def _count(tokens: Counter, model: str, usage: Usage) -> None:
+    if usage.cached is None:
+        tokens.labels(model, State.UNKNOWN.value).inc(usage.prompt)
+        return
+    cached = min(usage.cached, usage.prompt)
+    tokens.labels(model, State.CACHED.value).inc(cached)
+    tokens.labels(model, State.PROCESSED.value).inc(usage.prompt - cached)

@@ -134,7 +134,8 @@ class Noting:
         claims = await asyncio.to_thread(unsupported, verdict.notes, evidence)
         notes = quote_speech(verdict.notes)
         if claims:
-            self._metrics.notes_unsupported.inc(len(claims))
+            model = self._metrics.model(conversation.model)
+            self._metrics.notes_unsupported.labels(model).inc(len(claims))
             flags.append(Flag.UNVERIFIED)
             notes = mark_unverified(notes, claims)
         if await asyncio.to_thread(lacks_references, verdict.notes, _texts(messages)):
@@ -173,7 +174,7 @@ class Noting:
         sources = [*_texts(replaced), look.rewrite.notes if look.rewrite else ""]
         is_single = terms.found.slots == 1
         async with self._turnstile.alone() if is_single else nullcontext():
-            return await ask_for_notes(
+            answer = await ask_for_notes(
                 self._upstream,
                 asked.dialect,
                 url=asked.url,
@@ -184,6 +185,9 @@ class Noting:
                 sources=[source for source in sources if source],
                 idle_timeout_seconds=self._config.notes_idle_timeout_seconds,
             )
+        if answer.usage:
+            self._metrics.noted(self._metrics.model(conversation.model), answer.usage)
+        return answer
 
     def _tell(
         self,
@@ -222,14 +226,12 @@ class Noting:
         )
         metrics = self._metrics
         metrics.compacted.labels(model, terms.trigger.value, str(folded).lower()).inc()
-        metrics.tokens_before.observe(look.total)
-        metrics.tokens_after.observe(after.total)
-        metrics.notes_seconds.observe(seconds)
+        metrics.tokens_before.labels(model).observe(look.total)
+        metrics.tokens_after.labels(model).observe(after.total)
+        metrics.notes_seconds.labels(model).observe(seconds)
         metrics.notes_tokens.labels(model).inc(notes_tokens)
-        if usage and usage.cached is not None:
-            metrics.notes_cached.observe(usage.cached / usage.prompt)
         for flag in written.flags:
-            metrics.notes_flagged.labels(flag.value).inc()
+            metrics.notes_flagged.labels(model, flag.value).inc()
 
 
 def _texts(messages: Sequence[Message]) -> list[str]:

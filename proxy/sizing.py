@@ -36,14 +36,24 @@ class Measured:
         total: Tokens of the whole prompt.
         raw: What the tokenizer alone says of it, for learning.
         scale: Tokens for one of the tokenizer's.
-        key: Stands for exactly this prompt.
+        keys: What stands for each prefix of this prompt, the whole one last.
     """
 
     sizes: Sizes
     total: int
     raw: int
     scale: float
-    key: bytes
+    keys: tuple[bytes, ...]
+
+    @property
+    def key(self) -> bytes:
+        """Stands for exactly this prompt."""
+        return self.keys[-1]
+
+    @property
+    def whole(self) -> int:
+        """Tokens of the client's own history, as if nothing had been rewritten."""
+        return self.sizes.fixed + sum(self.sizes.whole)
 
 
 class Sizing:
@@ -98,7 +108,7 @@ class Sizing:
                     total = exact
                     self.counts.remember(conversation.model, keys[-1], exact)
         scale = total / raw if raw else 1.0
-        return Measured(sizes=_scaled(parts, total), total=total, raw=raw, scale=scale, key=keys[-1])
+        return Measured(sizes=_scaled(parts, total), total=total, raw=raw, scale=scale, keys=tuple(keys))
 
     def counter(self, model: str) -> Callable[[str], int]:
         """Counts one text in tokens of *model*."""

@@ -37,6 +37,7 @@ ROWS: tuple[tuple[str, ...], ...] = (
         "proxy/events.py",
         "proxy/headers.py",
         "proxy/metrics.py",
+        "proxy/metrics_*.py",
         "proxy/paths.py",
         "proxy/sharing.py",
         "proxy/tokenizer.py",
