@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from proxy.asked import Trigger
+from proxy.board import Board
 from proxy.config import ContextConfig
 from proxy.core.block import Notes, render_block
 from proxy.core.notes import Reason
@@ -54,6 +55,7 @@ class Compaction:
         rewrites: Rewrites,
         sizing: Sizing,
         metrics: Metrics,
+        board: Board,
     ) -> None:
         self._config = config
         self._looking = looking
@@ -61,6 +63,7 @@ class Compaction:
         self._rewrites = rewrites
         self._sizing = sizing
         self._metrics = metrics
+        self._board = board
         self._making: Shared[Made] = Shared()
 
     async def run(
@@ -71,7 +74,12 @@ class Compaction:
             return Made(rewrite=look.rewrite)
         on_notes()
         key = (terms.digests[-1], terms.budget.limit, terms.trigger)
-        return await self._making.run(key, lambda: self._make(terms, past, look))
+        named = terms.conversation_id, look.conversation.model
+        self._board.noting(*named, begins=True)
+        try:
+            return await self._making.run(key, lambda: self._make(terms, past, look))
+        finally:
+            self._board.noting(*named, begins=False)
 
     def block(self, terms: Terms, look: Look, replaced: int) -> str:
         """The block for *replaced* messages with the notes that there are, for a trim."""
@@ -146,7 +154,7 @@ class Compaction:
                     resumed, part, last_turn_start(whole, upto), is_step=True
                 )
                 if isinstance(rewrite, Refused):
-                    return await self._gave_up(terms, past, made, rewrite.reason)
+                    return await self._gave_up(terms, past, made, look, rewrite.reason)
                 made = Made(rewrite=rewrite, compacted=True)
                 look = await self._looking.look(terms.asked, whole, rewrite, terms.found, terms.budget)
             # Steps and what follows them are one compaction: more only where it must be.
@@ -156,11 +164,11 @@ class Compaction:
             if isinstance(decision, Compact):
                 rewrite = await self._noting.compact(terms, look, decision.replaced, is_step=False)
                 if isinstance(rewrite, Refused):
-                    return await self._gave_up(terms, past, made, rewrite.reason)
+                    return await self._gave_up(terms, past, made, look, rewrite.reason)
                 made = Made(rewrite=rewrite, compacted=True)
             return made
         except asyncio.CancelledError:
-            await self._gave_up(terms, past, made, Reason.ABANDONED)
+            await self._gave_up(terms, past, made, look, Reason.ABANDONED)
             raise
 
     async def _part(self, terms: Terms, look: Look, upto: int) -> Look | None:
@@ -187,9 +195,12 @@ class Compaction:
             return None
         return await self._looking.look(asked, conversation, trimmed.rewrite, found, budget)
 
-    async def _gave_up(self, terms: Terms, past: Past, made: Made, reason: Reason) -> Made:
+    async def _gave_up(self, terms: Terms, past: Past, made: Made, look: Look, reason: Reason) -> Made:
         conversation = terms.asked.parsed.conversation
         failure = await self._rewrites.keep_failure(terms.digests, conversation, past.failure)
+        self._board.failed(
+            terms.conversation_id, model=conversation.model, tokens=look.total, reason=reason.value
+        )
         emit(
             "context.compaction_failed",
             conversation=terms.conversation_id,

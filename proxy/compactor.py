@@ -217,7 +217,6 @@ class Compactor:
             outcome = Outcome.FAILED
         else:
             outcome = Outcome.NONE if body is None else Outcome.REUSED
-        self._count(terms, look)
         return Prepared(
             body=body,
             outcome=outcome,

@@ -147,6 +147,14 @@ class MetricsConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StatusConfig:
+    """Whether `GET /status` is ours, and whether what stands for old turns may be read there."""
+
+    enabled: Annotated[bool, Flag()] = True
+    show_content: Annotated[bool, Flag()] = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
     """Every table."""
 
@@ -156,6 +164,7 @@ class Config:
     store: StoreConfig = field(default_factory=StoreConfig)
     log: LogConfig = field(default_factory=LogConfig)
     metrics: MetricsConfig = field(default_factory=MetricsConfig)
+    status: StatusConfig = field(default_factory=StatusConfig)
 
 
 def load(path: Path | None, environ: Mapping[str, str], flags: Mapping[str, object]) -> Config:
