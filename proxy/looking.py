@@ -122,6 +122,8 @@ class Looking:
                 task=int(config.keep_task_share * budget.limit),
                 users=int(config.keep_user_share * budget.limit),
                 ledger=int(config.ledger_share * budget.limit),
+                system=int(config.keep_user_share * budget.limit),
+                todos=int(config.ledger_share * budget.limit),
             ),
             notes_room=window - notes_max - allowance - instruction,
             allowance=allowance,

@@ -11,32 +11,45 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from proxy.core.claims import UNVERIFIED
 from proxy.core.ledger import render_ledger
 from proxy.core.messages import Conversation
 from proxy.core.neutral import neutralise
 from proxy.core.secrets import mask_secrets
 from proxy.core.system import render_late_system
-from proxy.core.todos import find_todos, render_todos
+from proxy.core.todo_lines import render_reminder, render_todo_list
+from proxy.core.todos import find_todos, holds_list
 from proxy.core.users import render_users
 
-# Lines that a model could take for somebody speaking, or for an order: quoted, so that
-# they are read as what was said.
+_SAID = "What the user said in these turns, word for word"
+_SYSTEM = "What the system said in these turns, word for word"
+_NOTES = "Notes"
+_CALLS = "Calls made in these turns, listed by the harness"
+_TODOS = "To-do list as these turns left it"
+
+# Lines that a model could take for somebody speaking, for an order, or for a part of the block that
+# it did not write: quoted, so that they are read as what was said.
 _SPEAKS = re.compile(
     r"^\s{0,8}(?:[#*>-]{0,3}\s{0,4})(?:\*{0,2})(?:(?:user|human|system|assistant|developer|tool)\*{0,2}\s{0,2}:|"
     r"(?:please\s)?(?:ignore|disregard|forget)\s(?:all|any|the|every|previous|prior|earlier|your)|"
-    r"new (?:instructions?|task)\s{0,2}:|you (?:must|should|are) now\b|</?system|\[system)",
+    r"new (?:instructions?|task)\s{0,2}:|you (?:must|should|are) now\b|</?system|"
+    r"\[(?:system|user message|from the harness|written by the harness)|"
+    rf"(?:{_SAID}|{_SYSTEM}|{_CALLS}|{_TODOS}))",
     re.IGNORECASE,
 )
 
 _OPENING = (
-    "This is a record of the first {turns} turns of this conversation, which it replaces to fit the context "
-    "window. It is a record, not a request: nothing in it is to be answered or carried out again. Rules that "
-    "the user set in their own words below still hold. Whatever the user said after these turns wins over "
-    "everything here. Files and outputs that it names can be looked at again with the tools."
+    "[Written by the harness, not by the user.] This record replaces the first {turns} of this conversation, "
+    "which no longer fit; the messages below go on from there. What it tells is over: nothing in it is to be "
+    "answered or done again. But what the user laid down in their own words still holds, and what is said "
+    "after this record wins over it. Files and outputs that it names can be looked at again with the tools."
 )
 _UNNOTED = (
     "The notes below were written earlier and do not cover the last {turns} of these turns, which were left "
     "out without notes."
+)
+_UNVERIFIED = (
+    "What is marked (unverified) occurs nowhere in the conversation: check it before you rely on it."
 )
 _NO_NOTES = "No notes could be written of these turns."
 
@@ -50,11 +63,15 @@ class Rooms:
         task: The newest replaced user message.
         users: The other user messages together.
         ledger: The list of calls.
+        system: System messages.
+        todos: The to-do list.
     """
 
     task: int
     users: int
     ledger: int
+    system: int
+    todos: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,21 +101,21 @@ def render_block(
     gone = conversation.messages[end : end + replaced]
     tail = conversation.messages[end + replaced :]
     turns = sum(turn.start - end < replaced for turn in conversation.turns)
-    opening = _OPENING.format(turns=turns)
-    sections = [
-        _section("What the user said, word for word", render_users(gone, rooms.task, rooms.users, count)),
-        _section("Messages of the system in these turns", render_late_system(gone)),
-        _notes_section(notes),
-        _section(
-            "What was called, as listed by the harness",
-            mask_secrets(render_ledger(gone, rooms.ledger, count)),
-        ),
-    ]
-    framed = _frame(opening, [section for section in sections if section])
     names = conversation.tool_names
-    newer = find_todos(tail, names) is not None
-    todos = render_todos(find_todos(gone, names), names, is_newer_in_tail=newer)
-    return f"{framed}\n\n{todos}" if todos else framed
+    todos = find_todos(gone, names)
+    newer = holds_list(tail, names)
+    sections = [
+        _section(_SAID, render_users(gone, rooms.task, rooms.users, count)),
+        _section(_SYSTEM, render_late_system(gone, rooms.system, count)),
+        _notes_section(notes),
+        _section(_CALLS, mask_secrets(render_ledger(gone, rooms.ledger, count))),
+        "" if newer else _section(_TODOS, render_todo_list(todos, rooms.todos, count)),
+    ]
+    opening = _OPENING.format(turns="turn" if turns == 1 else f"{turns} turns")
+    framed = _frame(opening, [section for section in sections if section])
+    # Outside the frame: inside it, nothing is to be done.
+    reminder = render_reminder(todos, names, is_newer_in_tail=newer)
+    return f"{framed}\n\n{reminder}" if reminder else framed
 
 
 def quote_speech(notes: str) -> str:
@@ -110,8 +127,10 @@ def quote_speech(notes: str) -> str:
 def _notes_section(notes: Notes) -> str:
     if not notes.text:
         return _NO_NOTES
-    warning = _UNNOTED.format(turns=notes.uncovered_turns) + "\n" if notes.uncovered_turns else ""
-    return _section("Notes", f"{warning}{notes.text}")
+    said = [_UNNOTED.format(turns=notes.uncovered_turns)] if notes.uncovered_turns else []
+    if UNVERIFIED in notes.text:
+        said.append(_UNVERIFIED)
+    return _section(_NOTES, "\n".join([*said, notes.text]))
 
 
 def _section(title: str, text: str) -> str:

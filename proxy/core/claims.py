@@ -12,8 +12,13 @@ Linear in the size of the evidence, whatever it holds.
 import re
 from collections.abc import Iterator, Sequence
 
+UNVERIFIED = "(unverified)"
+
 # More than this no useful notes hold; each claim costs one pass over the evidence.
 _MOST_CLAIMS = 300
+# Asking again costs a whole set of notes: up to this many, or this share of all that is named, are
+# only marked. Careful notes have a few, such as a path that was put together, or a value in other words.
+_FEW, _FEW_SHARE = 3, 0.2
 _QUOTED_WORDS = 3
 # So many different references make it odd that notes have none.
 _MANY_REFERENCES = 10
@@ -33,6 +38,8 @@ _HASH = re.compile(r"(?<![\w/.-])(?=[a-f]{0,40}\d)(?=\d{0,40}[a-f])[0-9a-f]{7,40
 _QUOTE = re.compile(r"[\"“„«]([^\"“”„«»\n]{8,300})[\"”“»]")
 _LINE_REFERENCE = re.compile(r"(?::\d+(?:[-:]\d+)?)+$")
 _TRIMMED = ".,;:!?)('\"*"
+# `Parser.read` in code marks, where the history has a class and its method apart.
+_DOTTED = re.compile(r"[^\W\d]\w{0,80}(?:\.[^\W\d]\w{0,80}){1,6}")
 _ESCAPED_SPACE = re.compile(r"\\[nrt]")
 
 
@@ -47,34 +54,44 @@ def unsupported(notes: str, evidence: Sequence[str]) -> tuple[str, ...]:
     Compared without case, escapes and differences in white space. A path is supported by its
     last two parts: notes may name the whole of what the history names from a folder.
     """
-    claims = list(dict.fromkeys(_claims(notes)))[:_MOST_CLAIMS]
-    if not claims:
+    named = claims(notes)
+    if not named:
         return ()
     known = _plain("\n".join(evidence))
-    return tuple(claim for claim in claims if not _is_supported(claim, known))
+    return tuple(claim for claim in named if not _is_supported(claim, known))
 
 
-def mark_unverified(notes: str, claims: Sequence[str]) -> str:
-    """*notes* with "(unverified)" after every occurrence of *claims*, after their code or quote mark."""
-    known = sorted({claim for claim in claims if claim}, key=len, reverse=True)
+def claims(notes: str) -> tuple[str, ...]:
+    """What *notes* name that can be looked for, each once."""
+    return tuple(dict.fromkeys(_claims(notes)))[:_MOST_CLAIMS]
+
+
+def are_many(invented: Sequence[str], notes: str) -> bool:
+    """Whether so much of what *notes* name is *invented* that it is worth asking again."""
+    return len(invented) > _FEW and len(invented) > _FEW_SHARE * len(claims(notes))
+
+
+def mark_unverified(notes: str, invented: Sequence[str]) -> str:
+    """*notes* with "(unverified)" after every occurrence of *invented*, after their code or quote mark."""
+    known = sorted({claim for claim in invented if claim}, key=len, reverse=True)
     if not known:
         return notes
     # A closing mark is taken with the claim and not given back, so that a second run finds the first.
     pattern = re.compile(
         "(?<![\\w])(?:" + "|".join(map(re.escape, known)) + ')(?!\\w)[`"”“»]?+(?! \\(unverified\\))'
     )
-    return pattern.sub(lambda match: f"{match.group()} (unverified)", notes)
+    return pattern.sub(lambda match: f"{match.group()} {UNVERIFIED}", notes)
 
 
 def lacks_references(notes: str, evidence: Sequence[str]) -> bool:
     """Whether *notes* name no path, command or identifier of *evidence*, although it holds many."""
     if not _has_many_references(evidence):
         return False
-    claims = list(dict.fromkeys([*_claims(notes), *(match.group() for match in _NAME.finditer(notes))]))
-    if not claims:
+    named = list(dict.fromkeys([*_claims(notes), *(match.group() for match in _NAME.finditer(notes))]))
+    if not named:
         return True
     known = _plain("\n".join(evidence))
-    return not any(_is_supported(claim, known) for claim in claims[:_MOST_CLAIMS])
+    return not any(_is_supported(claim, known) for claim in named[:_MOST_CLAIMS])
 
 
 def _claims(notes: str) -> Iterator[str]:
@@ -122,6 +139,8 @@ def _is_supported(claim: str, known: str) -> bool:
     bare = re.sub(r"\([^()]{0,200}\)$", "", bare)
     if bare and bare in known:
         return True
+    if _DOTTED.fullmatch(bare) and not _FILE.fullmatch(bare):
+        return all(re.search(rf"\b{part}\b", known) for part in bare.split("."))
     if " " in bare or "/" not in bare:
         return False
     suffix = "/".join(bare.split("/")[-2:])

@@ -36,6 +36,8 @@ _BROKEN_AFTER_FIRST = (
     r"\[(?=e~\[)",
     # Fill-in-the-middle tokens of StarCoder and CodeGemma.
     r"<(?=fim_(?:prefix|middle|suffix|pad)>)",
+    # No token of any vocabulary, but the envelopes that reminders and our own blocks come in.
+    r"<(?=/?(?:system-reminder|record-[0-9a-f]{1,64})\b)",
     # llama.cpp's place for an image (libmtmd): one more than there are images is a 400.
     r"<(?=__(?:media|image)__>)",
 )

@@ -60,7 +60,6 @@ _CHANGES = frozenset({"taskupdate", "updatetask", "updatetasks", "update", "togg
 _REMOVES = frozenset({"taskdelete", "deletetask", "removetask", "delete", "remove"})
 _CLEARS = frozenset({"clear", "cleartodos"})
 _READS = frozenset({"read", "list", "get", "view"})
-_READERS = ("todoread", "readtodos", "tasklist", "listtasks", "viewtasklist")
 # "- [x] done", "2. [ ] open", "[-] begun", "[in_progress] begun": lists that are one text.
 _BOX = re.compile(
     r"^[ \t]{0,20}(?:[-*+] {1,4}|\d{1,4}[.)] {1,4})?\[(?P<state>[^\]\n]{0,20})\] {1,4}(?P<text>\S.*)$",
@@ -70,12 +69,6 @@ _BOX = re.compile(
 _MADE = re.compile(
     r"\btask\s{1,4}#?(?P<id>\d{1,9})\b|\"(?:task_?)?id\":\s{0,4}\"?(?P<json>[\w-]{1,64})", re.IGNORECASE
 )
-
-_REMINDER = """<system-reminder>
-This reminder was written when the history above it was compacted, and is about that moment only. {state}
-Unless you have done so since: {read}, bring it in line with what has been done, and go on with the work. \
-Do not ask the user again what has already been answered, and do not mention this reminder.
-</system-reminder>"""
 
 
 def has_todo_tool(tool_names: Sequence[str]) -> bool:
@@ -103,42 +96,25 @@ def find_todos(messages: Sequence[Message], tool_names: Sequence[str]) -> Todos 
     return None if items is None else Todos(items=tuple(items), message_index=index)
 
 
-def render_todos(todos: Todos | None, tool_names: Sequence[str], *, is_newer_in_tail: bool = False) -> str:
+def holds_list(messages: Sequence[Message], tool_names: Sequence[str]) -> bool:
     """
-    The list, and after it the reminder to go on with it.
+    Whether a call of *messages* carries or shows a whole list.
 
-    Args:
-        todos: What `find_todos` found in the replaced range.
-        tool_names: The tools of the request.
-        is_newer_in_tail: Whether the turns that are kept hold a newer list: then only the reminder.
-
-    Empty without a to-do tool, or where there is no list.
+    A call that changes a single item does not: without the list before it, it says nothing of the others.
     """
-    if not has_todo_tool(tool_names) or (not is_newer_in_tail and (todos is None or not todos.items)):
-        return ""
-    reader = next((name for name in tool_names if plain(name) in _READERS), "")
-    if is_newer_in_tail:
-        state = "The newest to-do list is in one of the messages below."
-    else:
-        state = "The to-do list above is its last state in the compacted part."
-    read = f"read the list once with `{reader}`" if reader else "look at that list once"
-    reminder = _REMINDER.format(state=state, read=read)
-    if is_newer_in_tail or todos is None:
-        return reminder
-    return "\n".join([*(_line(item) for item in todos.items), "", reminder])
-
-
-def _line(item: Todo) -> str:
-    number = f"#{item.id} " if item.id else ""
-    return f"- {number}[{item.state or 'no state'}] {item.text}"
+    return has_todo_tool(tool_names) and any(
+        step.deed.act is Act.TODO
+        and step.outcome.status is not Status.FAILED
+        and not _changes_single(step)
+        and _after([], step) is not None
+        for step in read_steps(messages)
+    )
 
 
 def _after(items: list[Todo], step: Step) -> list[Todo] | None:
     """*items* after the call of *step*; None where it does not change them."""
     arguments = step.deed.arguments
-    action = arguments.get("action") or arguments.get("operation") or arguments.get("command")
-    word = plain(action) if isinstance(action, str) else ""
-    verbs = {plain(step.deed.name.rsplit("__", 1)[-1]), word}
+    verbs, word = _verbs(step)
     given = _given(arguments)
     if verbs & _CLEARS:
         return []
@@ -156,6 +132,19 @@ def _after(items: list[Todo], step: Step) -> list[Todo] | None:
     if word in _READS or not given:
         return _told(step)
     return given
+
+
+def _verbs(step: Step) -> tuple[set[str], str]:
+    """What the call does, by the plain names of its tool and of its action; and the action's alone."""
+    arguments = step.deed.arguments
+    action = arguments.get("action") or arguments.get("operation") or arguments.get("command")
+    word = plain(action) if isinstance(action, str) else ""
+    return {plain(step.deed.name.rsplit("__", 1)[-1]), word}, word
+
+
+def _changes_single(step: Step) -> bool:
+    verbs, _ = _verbs(step)
+    return bool(verbs & (_ADDS | _CHANGES | _REMOVES)) or step.deed.arguments.get("merge") is True
 
 
 def _told(step: Step) -> list[Todo] | None:

@@ -8,18 +8,16 @@ its middle, is said where it was.
 Rooms are in tokens of the `count` that is passed in.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
+from proxy.core.fitting import Count, fit
 from proxy.core.messages import Message
 from proxy.core.said import said_by_user
-
-Count = Callable[[str], int]
 
 # The first two set task and rules; more would take the room of what changed them.
 _OLDEST = 2
 # One pasted log must not push out everything else that was said.
 _LARGEST_SHARE = 4
-_SHORTEST_CUT_CHARS = 40
 
 
 def render_users(messages: Sequence[Message], task_room: int, room: int, count: Count) -> str:
@@ -33,7 +31,7 @@ def render_users(messages: Sequence[Message], task_room: int, room: int, count: 
     if not said:
         return ""
     last = len(said) - 1
-    newest = _fit(said[last], _head(last, len(said)), task_room, count)
+    newest = fit(said[last], _head(last, len(said)), task_room, count)
     chosen = _choose(said[:last], len(said), room, count)
     while True:
         parts = _parts(chosen, last, len(said))
@@ -73,7 +71,7 @@ def _choose(said: Sequence[str], total: int, room: int, count: Count) -> dict[in
         largest = room // _LARGEST_SHARE
         piece, size = whole[index], sizes[index]
         if size > largest:
-            piece = _fit(said[index], _head(index, total), largest - 2, count)
+            piece = fit(said[index], _head(index, total), largest - 2, count)
             size = count(piece) + 2
         if piece and size <= left:
             chosen[index] = piece
@@ -94,29 +92,9 @@ def _parts(chosen: dict[int, str], last: int, total: int) -> list[str]:
 
 
 def _head(index: int, total: int) -> str:
-    newest = ", the newest" if index == total - 1 and total > 1 else ""
+    newest = ", the newest of these" if index == total - 1 and total > 1 else ""
     return f"[user message {index + 1} of {total}{newest}]"
 
 
 def _gap(number: int) -> str:
     return f"[{number} user message{'s' if number > 1 else ''} left out here]"
-
-
-def _fit(text: str, head: str, room: int, count: Count) -> str:
-    """*text* under *head*, its middle cut out to fit *room*; empty where too little would be left."""
-    whole = f"{head}\n{text}"
-    if count(whole) <= room:
-        return whole
-    low, high, best = _SHORTEST_CUT_CHARS, len(text) - 1, ""
-    while low <= high:
-        kept = (low + high) // 2
-        tail = kept // 3
-        cut = len(text) - kept
-        piece = (
-            f"{head}\n{text[: kept - tail]}\n[… {cut} characters cut out here …]\n{text[len(text) - tail :]}"
-        )
-        if count(piece) <= room:
-            best, low = piece, kept + 1
-        else:
-            high = kept - 1
-    return best

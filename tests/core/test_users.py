@@ -6,9 +6,8 @@ from hypothesis import strategies as st
 
 from proxy.core.messages import Attachment, Kind, Message, Role, Text
 from proxy.core.said import placeholder, said_by_user
-from proxy.core.system import render_late_system
 from proxy.core.users import render_users
-from tests.core.sessions import answers, asks, system, tokens, user
+from tests.core.sessions import answers, asks, tokens, user
 from tests.core.test_ledger import conversations
 
 PLENTY = 10_000
@@ -105,7 +104,7 @@ def test_an_attachment_becomes_a_placeholder(file: Attachment, text: str) -> Non
 
 def test_messages_stay_in_order_and_a_repeat_counts_once_as_its_last() -> None:
     text = render_users([user("go on"), user("rule one"), user("go on")], PLENTY, PLENTY, tokens)
-    assert text == "[user message 1 of 2]\nrule one\n\n[user message 2 of 2, the newest]\ngo on"
+    assert text == "[user message 1 of 2]\nrule one\n\n[user message 2 of 2, the newest of these]\ngo on"
 
 
 def test_where_room_is_short_the_oldest_and_the_newest_stay_and_a_marker_says_how_many_went() -> None:
@@ -115,7 +114,7 @@ def test_where_room_is_short_the_oldest_and_the_newest_stay_and_a_marker_says_ho
     assert "message number 1 " in text
     assert "message number 2 " in text
     assert "message number 39 " in text
-    assert "[user message 40 of 40, the newest]\nmessage number 40 " in text
+    assert "[user message 40 of 40, the newest of these]\nmessage number 40 " in text
     assert "user messages left out here]" in text
     gone = 40 - text.count("says something")
     assert f"[{gone} user messages left out here]" in text
@@ -124,7 +123,7 @@ def test_where_room_is_short_the_oldest_and_the_newest_stay_and_a_marker_says_ho
 def test_the_newest_is_whole_up_to_its_own_room_even_without_room_for_others() -> None:
     task = "do this " * 50 + "now"
     text = render_users([user("old"), user(task)], 200, 0, tokens)
-    assert text == f"[1 user message left out here]\n\n[user message 2 of 2, the newest]\n{task}"
+    assert text == f"[1 user message left out here]\n\n[user message 2 of 2, the newest of these]\n{task}"
 
 
 def test_a_message_over_its_room_is_cut_in_its_middle_and_says_how_much() -> None:
@@ -161,11 +160,3 @@ def test_elements_that_are_never_closed_cost_linear_time(opening: str) -> None:
         + "</ide_selection></tick></bash-stdout>"
     )
     assert said_by_user(user(text + opening.replace("system-reminder", "ide_selection") * 100_000))
-
-
-def test_late_system_messages_are_kept_word_for_word_and_once() -> None:
-    messages = [system("be brief"), user("x"), system("no tools now"), system("be brief")]
-    assert render_late_system(messages) == (
-        "[system message 1 of 2]\nno tools now\n\n[system message 2 of 2]\nbe brief"
-    )
-    assert render_late_system([user("x")]) == ""
