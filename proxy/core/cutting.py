@@ -13,6 +13,12 @@ _HEAD_SHARE = 2 / 3
 # A text is only cut where the marker does not eat the gain.
 _LEAST_GAIN = 200
 _LABEL_CHARS = 120
+# Several long strings may each keep their share; beyond this many times what was to be kept,
+# or where that is little this many characters, names and structure no longer help.
+_FAR_OVER = 4
+_LEAST_OBJECT = 2_000
+# Under what name arguments that could only be cut as a text stand in their object.
+CUT_KEY = "cut_arguments"
 
 
 def label(name: str, arguments: str) -> str:
@@ -43,15 +49,28 @@ def cut_middle(text: str, keep: int, what: str) -> str | None:
 
 
 def cut_arguments(arguments: str, keep: int, what: str) -> str | None:
-    """The same for a call's arguments: their long strings are cut; None where nothing is gained."""
+    """
+    The same for a call's arguments: their long strings are cut; None where nothing is gained.
+
+    What is no JSON, or is long without long strings, becomes an object that holds its text, cut.
+    """
     if len(arguments) - keep < _LEAST_GAIN:
         return None
+    short = _with_short_strings(arguments, keep, what)
+    if short is None or len(short) > max(_FAR_OVER * keep, _LEAST_OBJECT):
+        whole = cut_middle(arguments, keep, "the arguments")
+        if whole is not None:
+            whole = json.dumps({CUT_KEY: whole}, ensure_ascii=False)
+        short = whole if short is None or (whole is not None and len(whole) < len(short)) else short
+    return short if short is not None and len(short) < len(arguments) - _LEAST_GAIN // 2 else None
+
+
+def _with_short_strings(arguments: str, keep: int, what: str) -> str | None:
     try:
         value = json.loads(arguments)
-        short = json.dumps(_shortened(value, keep, what), ensure_ascii=False)
+        return json.dumps(_shortened(value, keep, what), ensure_ascii=False, allow_nan=False)
     except (ValueError, RecursionError):
         return None
-    return short if len(short) < len(arguments) - _LEAST_GAIN // 2 else None
 
 
 def _shortened(value: Any, keep: int, what: str) -> Any:

@@ -199,20 +199,21 @@ def find_turns(messages: Sequence[Message]) -> tuple[int, tuple[Turn, ...]]:
 def _joined(messages: Sequence[Message]) -> set[int]:
     """Indices of assistant messages that stand between a call and its result."""
     open_calls: dict[str, list[int]] = {}
-    joined: set[int] = set()
-    assistants: list[int] = []
+    # How many pairs begin, less those that end, at each message: a walk from call to result
+    # for each of them would be quadratic where one message makes thousands of calls.
+    changes = [0] * (len(messages) + 1)
     for i, message in enumerate(messages):
-        if message.role is Role.ASSISTANT:
-            assistants.append(i)
-            for call in message.calls:
-                open_calls.setdefault(call.id, []).append(i)
+        for call in message.calls:
+            open_calls.setdefault(call.id, []).append(i)
         for answered in message.answers:
             callers = open_calls.get(answered)
-            if not callers:
-                continue
-            caller = callers.pop()
-            for between in reversed(assistants):
-                if between <= caller:
-                    break
-                joined.add(between)
+            if callers:
+                changes[callers.pop() + 1] += 1
+                changes[i] -= 1
+    joined: set[int] = set()
+    open_pairs = 0
+    for i, message in enumerate(messages):
+        open_pairs += changes[i]
+        if open_pairs and message.role is Role.ASSISTANT:
+            joined.add(i)
     return joined

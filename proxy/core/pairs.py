@@ -20,11 +20,13 @@ class Pair:
         call: The call.
         message_index: Index of the message that made it.
         result: The text of its result, or None where none came.
+        answer: Index of the message that brought it, and which of its answers it is; None where none came.
     """
 
     call: Call
     message_index: int
     result: str | None = None
+    answer: tuple[int, int] | None = None
 
 
 def pair(messages: Sequence[Message]) -> tuple[Pair, ...]:
@@ -51,7 +53,10 @@ def pair(messages: Sequence[Message]) -> tuple[Pair, ...]:
                 batches.pop()
             made = pairs[place]
             pairs[place] = Pair(
-                call=made.call, message_index=made.message_index, result=message.result(answer)
+                call=made.call,
+                message_index=made.message_index,
+                result=message.result(answer),
+                answer=(index, answer),
             )
         for call_id, places in asked.items():
             unanswered.setdefault(call_id, []).append(places)

@@ -8,7 +8,7 @@ come and go.
 """
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 
 from proxy.core.messages import Cut
 
@@ -47,12 +47,15 @@ def to_bytes(rewrite: Rewrite) -> bytes:
 def from_bytes(value: bytes) -> Rewrite | None:
     """The stored rewrite; None for what another version wrote that this one cannot read."""
     try:
-        fields = json.loads(value)
-        cuts = tuple(Cut(**cut) for cut in fields.pop("cuts"))
-        rewrite = Rewrite(cuts=cuts, **fields)
-    except (ValueError, TypeError, KeyError, AttributeError):
+        stored = json.loads(value)
+        cuts = tuple(Cut(**cut) for cut in stored.pop("cuts"))
+        rewrite = Rewrite(cuts=cuts, **stored)
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return None
-    return rewrite if 0 <= rewrite.replaced <= rewrite.seen else None
+    if not _has_types(rewrite) or not all(map(_has_types, cuts)):
+        return None
+    fits = all(rewrite.replaced <= cut.at < rewrite.seen and cut.text >= 0 for cut in cuts)
+    return rewrite if fits and 0 <= rewrite.replaced <= rewrite.seen else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +84,12 @@ def failure_from_bytes(value: bytes) -> Failure | None:
     """The stored failure, or None."""
     try:
         failure = Failure(**json.loads(value))
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, RecursionError):
         return None
-    return failure if failure.attempts > 0 else None
+    return failure if _has_types(failure) and failure.attempts > 0 else None
+
+
+def _has_types(value: Rewrite | Cut | Failure) -> bool:
+    """Whether every number, text and flag is one; JSON can put anything there, and true for 1."""
+    plain = [field for field in fields(value) if field.type in (int, str, bool)]
+    return all(type(getattr(value, field.name)) is field.type for field in plain)

@@ -118,7 +118,7 @@ def trim(
             what.append(named)
     if view.size > aim and view.fixed + view.block_size + view.newest_size > aim:
         room = aim - view.fixed - view.block_size
-        others = room - (aim - view.size) - view.newest_size
+        others = view.size - view.fixed - view.block_size - view.newest_size
         if _cut_newest(view, max(room - others, room // 2)):
             what.append(What.NEWEST)
     if view.size > aim and view.newest > view.replaced and _leave_out(view, block, aim, left_out):
