@@ -21,6 +21,7 @@ from starlette.responses import Response as Reply
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
+from proxy.board import MOST_CONVERSATIONS, Board
 from proxy.client import Client, ClientGone
 from proxy.compactor import Compactor
 from proxy.config import Config
@@ -71,6 +72,11 @@ class Proxy:
             idle_timeout_seconds=config.upstream.idle_timeout_seconds,
         )
         self.tokenizer = Tokenizer()
+        self.board = Board(
+            now=time.time,
+            most=MOST_CONVERSATIONS if config.status.enabled else 0,
+            show_content=config.status.show_content,
+        )
         self.store = _store(config, environ, self._store_failed)
         self.turnstile = Turnstile()
         self.windows = Windows(
@@ -88,6 +94,7 @@ class Proxy:
             sizing=Sizing(self.tokenizer, Counts()),
             metrics=self.metrics,
             turnstile=self.turnstile,
+            board=self.board,
         )
         self.services = Services(
             config=config,

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from proxy.asked import Asked, Outcome, Prepared, Trigger
+from proxy.board import Board
 from proxy.compaction import Compaction, Made
 from proxy.config import ContextConfig
 from proxy.core.budget import Budget
@@ -45,6 +46,7 @@ class Compactor:
         sizing: Measures views.
         metrics: Counts what happens.
         turnstile: Keeps notes apart from other requests where the server has one slot.
+        board: Told what becomes of each conversation.
     """
 
     def __init__(
@@ -57,12 +59,14 @@ class Compactor:
         sizing: Sizing,
         metrics: Metrics,
         turnstile: Turnstile,
+        board: Board,
     ) -> None:
         self._config = config
         self._store = store
         self._windows = windows
         self._sizing = sizing
         self._metrics = metrics
+        self._board = board
         self._rewrites = Rewrites(store)
         self._looking = Looking(config, upstream=upstream, sizing=sizing)
         noting = Noting(
@@ -73,6 +77,7 @@ class Compactor:
             sizing=sizing,
             metrics=metrics,
             turnstile=turnstile,
+            board=board,
         )
         self._compaction = Compaction(
             config,
@@ -81,6 +86,7 @@ class Compactor:
             rewrites=self._rewrites,
             sizing=sizing,
             metrics=metrics,
+            board=board,
         )
 
     async def prepare(
@@ -165,6 +171,7 @@ class Compactor:
             look.rewrite,
             look.measured.sizes,
             aim=int(self._config.trim_to * budget.limit),
+            self._board.answered(prepared.conversation, prepared.tokens, usage)
             limit=budget.limit,
             keep_chars=self._config.trim_chars,
             count=self._sizing.counter(conversation.model),
@@ -197,6 +204,13 @@ class Compactor:
             tokens_after=after.total,
         )
         for what in trimmed.what:
+        self._board.trimmed(
+            terms.conversation_id,
+            model=conversation.model,
+            before=look.total,
+            after=after.total,
+            cut=", ".join(what.value for what in trimmed.what),
+        )
             self._metrics.trimmed.labels(model, what.value).inc()
         self._metrics.trim_before.labels(model).observe(look.total)
         self._metrics.trim_after.labels(model).observe(after.total)
@@ -227,6 +241,16 @@ class Compactor:
             raw=look.measured.raw,
             key=look.measured.key,
             compacted=made.compacted or made.failed,
+        self._count(terms, look)
+        self._board.prepared(
+            terms.conversation_id,
+            model=look.conversation.model,
+            turns=len(look.conversation.turns),
+            tokens=look.total,
+            budget=terms.budget,
+            outcome=outcome.value,
+            block=look.rewrite.block if look.rewrite else "",
+        )
             outgrown=look.measured.whole >= terms.budget.window,
         )
 

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 
+from proxy.board import Board
 from proxy.config import ContextConfig
 from proxy.core.block import Notes, quote_speech, render_block
 from proxy.core.claims import lacks_references, mark_unverified, unsupported
@@ -67,8 +68,10 @@ class Noting:
         looking: Looking,
         sizing: Sizing,
         metrics: Metrics,
+        board: Board,
         turnstile: Turnstile,
     ) -> None:
+        self._board = board
         self._turnstile = turnstile
         self._config = config
         self._upstream = upstream
@@ -197,6 +200,16 @@ class Noting:
         *,
         rewrite: Rewrite,
         written: _Written,
+        turns = sum(turn.start < end + rewrite.replaced for turn in conversation.turns)
+        self._board.compacted(
+            terms.conversation_id,
+            model=conversation.model,
+            before=look.total,
+            after=after.total,
+            turns=turns,
+            seconds=seconds,
+            trigger=terms.trigger.value,
+        )
         seconds: float,
     ) -> None:
         conversation = look.conversation
@@ -216,7 +229,7 @@ class Noting:
             seconds=round(seconds, 3),
             replaced_from=end,
             replaced_to=end + rewrite.replaced,
-            turns=sum(turn.start < end + rewrite.replaced for turn in conversation.turns),
+            turns=turns,
             calls=sum(len(message.calls) for message in gone),
             notes_tokens=notes_tokens,
             notes_cached_tokens=usage.cached if usage else None,

@@ -30,6 +30,8 @@ ROWS: tuple[tuple[str, ...], ...] = (
     (
         "proxy/config.py",
         "proxy/config_*.py",
+        "proxy/board.py",
+        "proxy/board_*.py",
         "proxy/counting.py",
         "proxy/discovery.py",
         "proxy/discovery_*.py",
