@@ -7,7 +7,7 @@ still goes upstream.
 """
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from proxy.asked import Asked, Outcome, Prepared, Trigger
 from proxy.board import Board
@@ -15,15 +15,16 @@ from proxy.compaction import Compaction, Made
 from proxy.config import ContextConfig
 from proxy.core.budget import Budget
 from proxy.core.digests import chain, scope
-from proxy.core.overflow import Overflow
-from proxy.core.trim import trim
+from proxy.core.overflow import MOST_WINDOW, Overflow
+from proxy.core.trim import aim_of, trim
 from proxy.dialects.base import Usage
+from proxy.discovery import Found
 from proxy.errors import NotUnderstood
 from proxy.events import emit
 from proxy.looking import Look, Looking, Terms, budget_for
 from proxy.metrics import Metrics
 from proxy.noting import Noting
-from proxy.rewrites import Rewrites
+from proxy.rewrites import Past, Rewrites
 from proxy.sizing import Sizing
 from proxy.stores.base import Store
 from proxy.turnstile import Turnstile
@@ -32,6 +33,17 @@ from proxy.windows import Windows
 
 # After an overflow answer without numbers this share of what did not fit is tried.
 _BLIND_SHARE = 0.8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Begun:
+    """What is known of a request before anything is decided."""
+
+    found: Found
+    budget: Budget
+    digests: tuple[bytes, ...]
+    past: Past
+    look: Look
 
 
 class Compactor:
@@ -106,14 +118,21 @@ class Compactor:
             overflow: The answer that it got when it went upstream before, if it did.
             may_compact: False where it had its one compaction already.
         """
-        conversation = asked.parsed.conversation
-        found = await self._windows.of(conversation.model, asked.headers)
-        budget = budget_for(self._config, conversation, found)
-        if budget is None:
-            return Prepared(body=None, outcome=Outcome.NONE, model=conversation.model)
-        digests = chain(scope(self._store.secret, asked.dialect.name, asked.credentials), conversation)
-        past = await self._rewrites.find(digests, conversation)
-        look = await self._looking.look(asked, conversation, past.rewrite, found, budget)
+        try:
+            return await self._prepare(asked, on_notes, overflow, may_compact=may_compact)
+        except NotUnderstood as error:
+            # A message that would have to change cannot be written again: it goes as it came.
+            emit("context.not_rendered", conversation="", why=str(error))
+            return Prepared(body=None, outcome=Outcome.NONE, model=asked.parsed.conversation.model)
+
+    async def _prepare(
+        self, asked: Asked, on_notes: Callable[[], None], overflow: Overflow | None, *, may_compact: bool
+    ) -> Prepared:
+        begun = await self._begin(asked)
+        if begun is None:
+            return Prepared(body=None, outcome=Outcome.NONE, model=asked.parsed.conversation.model)
+        conversation, found, budget = asked.parsed.conversation, begun.found, begun.budget
+        digests, past, look = begun.digests, begun.past, begun.look
         if overflow is not None and budget.fits(look.total):
             budget = _shrunk(budget, look.total)
         trigger = Trigger.OVERFLOW if overflow else Trigger.THRESHOLD
@@ -125,6 +144,33 @@ class Compactor:
                 look = await self._looking.look(asked, conversation, made.rewrite, found, budget)
         trimmed = None if budget.fits(look.total) else await self._trim(terms, look)
         return self._prepared(terms, trimmed or look, made, is_trimmed=trimmed is not None)
+
+    async def shown(self, asked: Asked) -> Prepared:
+        """The view as it stands: what is stored applies, and nothing is rewritten for it."""
+        begun = await self._begin(asked)
+        model = asked.parsed.conversation.model
+        if begun is None:
+            return Prepared(body=None, outcome=Outcome.NONE, model=model)
+        is_rewritten = begun.look.rewrite is not None
+        return Prepared(
+            body=asked.dialect.render(asked.parsed, begun.look.view) if is_rewritten else None,
+            outcome=Outcome.REUSED if is_rewritten else Outcome.NONE,
+            model=model,
+            tokens=begun.look.total,
+            budget=begun.budget.limit,
+        )
+
+    async def _begin(self, asked: Asked) -> _Begun | None:
+        """What is known before anything is decided; None where no budget is known."""
+        conversation = asked.parsed.conversation
+        found = await self._windows.of(conversation.model, asked.headers)
+        budget = budget_for(self._config, conversation, found)
+        if budget is None:
+            return None
+        digests = chain(scope(self._store.secret, asked.dialect.name, asked.credentials), conversation)
+        past = await self._rewrites.find(digests, conversation)
+        look = await self._looking.look(asked, conversation, past.rewrite, found, budget)
+        return _Begun(found=found, budget=budget, digests=digests, past=past, look=look)
 
     async def recover(
         self,
@@ -143,7 +189,12 @@ class Compactor:
         if overflow.prompt and before.key:
             self._sizing.counts.remember(conversation.model, before.key, overflow.prompt)
             self._sizing.counts.learn(conversation.model, before.raw, overflow.prompt)
-        await self._windows.learn(conversation.model, overflow, asked.headers, conversation.output_limit)
+        found = await self._windows.learn(
+            conversation.model, overflow, asked.headers, conversation.output_limit
+        )
+        if overflow.window is None and overflow.prompt is None:
+            refused = before.tokens or await self._size(asked, found)
+            self._windows.guess(conversation.model, refused)
         prepared = await self.prepare(
             asked, on_notes=on_notes, overflow=overflow, may_compact=not before.compacted
         )
@@ -161,6 +212,13 @@ class Compactor:
             self._sizing.counts.remember(prepared.model, prepared.key, usage.prompt)
             self._sizing.counts.learn(prepared.model, prepared.raw, usage.prompt)
             self._windows.worked(prepared.model, usage.prompt)
+            self._board.answered(prepared.conversation, prepared.tokens, usage)
+
+    async def _size(self, asked: Asked, found: Found) -> int:
+        """About how many tokens a request has that was forwarded untouched."""
+        anything = Budget(window=MOST_WINDOW, reserve=0)
+        look = await self._looking.look(asked, asked.parsed.conversation, None, found, anything)
+        return look.total
 
     async def _trim(self, terms: Terms, look: Look) -> Look | None:
         """The view cut down to the budget and stored; None where that cannot be."""
@@ -170,8 +228,7 @@ class Compactor:
             conversation,
             look.rewrite,
             look.measured.sizes,
-            aim=int(self._config.trim_to * budget.limit),
-            self._board.answered(prepared.conversation, prepared.tokens, usage)
+            aim=aim_of(conversation, look.measured.sizes, budget, share=self._config.trim_to),
             limit=budget.limit,
             keep_chars=self._config.trim_chars,
             count=self._sizing.counter(conversation.model),
@@ -194,6 +251,13 @@ class Compactor:
         if stored != trimmed.rewrite and not budget.fits(after.total):
             # What was stored first was made for a larger window.
             after = await self._looking.look(terms.asked, conversation, trimmed.rewrite, terms.found, budget)
+        self._board.trimmed(
+            terms.conversation_id,
+            model=conversation.model,
+            before=look.total,
+            after=after.total,
+            cut=", ".join(what.value for what in trimmed.what),
+        )
         emit(
             "context.trimmed",
             conversation=terms.conversation_id,
@@ -204,13 +268,6 @@ class Compactor:
             tokens_after=after.total,
         )
         for what in trimmed.what:
-        self._board.trimmed(
-            terms.conversation_id,
-            model=conversation.model,
-            before=look.total,
-            after=after.total,
-            cut=", ".join(what.value for what in trimmed.what),
-        )
             self._metrics.trimmed.labels(model, what.value).inc()
         self._metrics.trim_before.labels(model).observe(look.total)
         self._metrics.trim_after.labels(model).observe(after.total)
@@ -231,16 +288,6 @@ class Compactor:
             outcome = Outcome.FAILED
         else:
             outcome = Outcome.NONE if body is None else Outcome.REUSED
-        return Prepared(
-            body=body,
-            outcome=outcome,
-            conversation=terms.conversation_id,
-            model=look.conversation.model,
-            tokens=look.total,
-            budget=terms.budget.limit,
-            raw=look.measured.raw,
-            key=look.measured.key,
-            compacted=made.compacted or made.failed,
         self._count(terms, look)
         self._board.prepared(
             terms.conversation_id,
@@ -251,6 +298,16 @@ class Compactor:
             outcome=outcome.value,
             block=look.rewrite.block if look.rewrite else "",
         )
+        return Prepared(
+            body=body,
+            outcome=outcome,
+            conversation=terms.conversation_id,
+            model=look.conversation.model,
+            tokens=look.total,
+            budget=terms.budget.limit,
+            raw=look.measured.raw,
+            key=look.measured.key,
+            compacted=made.compacted or made.failed,
             outgrown=look.measured.whole >= terms.budget.window,
         )
 
