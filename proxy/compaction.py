@@ -18,7 +18,7 @@ from proxy.core.plan import Compact, Decision, last_turn_start, plan, prefix, st
 from proxy.core.rewrite import Rewrite
 from proxy.core.rewrite import backoff_turns as turns_after
 from proxy.core.trim import trim
-from proxy.events import emit
+from proxy.events import emit, log_fault
 from proxy.looking import Look, Looking, Terms
 from proxy.metrics import Metrics
 from proxy.noting import Noting, Refused
@@ -170,6 +170,10 @@ class Compaction:
         except asyncio.CancelledError:
             await self._gave_up(terms, past, made, look, Reason.ABANDONED)
             raise
+        except Exception:
+            # A fault of ours that came again every turn would cost a set of notes every turn.
+            log_fault("notes", self._metrics.faults.inc)
+            return await self._gave_up(terms, past, made, Reason.FAULT)
 
     async def _part(self, terms: Terms, look: Look, upto: int) -> Look | None:
         """The view of the first *upto* messages after the brief, trimmed to what notes can be made over."""

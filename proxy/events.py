@@ -7,6 +7,7 @@ Events are ordinary records of the logger `proxy`; their fields ride along in `e
 import logging
 import sys
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import TextIO
 
@@ -18,6 +19,16 @@ _log = logging.getLogger("proxy")
 def emit(event: str, *, level: int = logging.INFO, **fields: object) -> None:
     """Log *event*, such as `context.compacted`, with its fields."""
     _log.log(level, event, extra={"fields": fields})
+
+
+def log_fault(where: str, on_fault: Callable[[], None] = lambda: None) -> None:
+    """
+    Log the exception being handled as `compaction.fault`, and have it counted.
+
+    For faults of our own that must not become the client's: *where* says what was left out.
+    """
+    _log.exception("compaction.fault", extra={"fields": {"where": where}})
+    on_fault()
 
 
 class JsonLines(logging.Formatter):

@@ -18,6 +18,9 @@ from proxy.errors import ConfigError
 from proxy.sizing import Measured, Sizing
 from proxy.upstream import Upstream
 
+# A server that did not count when asked made the request wait for it: estimates serve for
+# so many questions.
+_SKIPS_AFTER_SILENCE = 20
 _NOTES_DIVISOR, _NOTES_LEAST, _NOTES_MOST = 10, 256, 2048
 
 
@@ -97,6 +100,7 @@ class Looking:
         self._config = config
         self._upstream = upstream
         self._sizing = sizing
+        self._skips = 0
 
     def terms(
         self, asked: Asked, digests: tuple[bytes, ...], found: Found, budget: Budget, trigger: Trigger
@@ -147,8 +151,13 @@ class Looking:
         dialect, parsed = asked.dialect, asked.parsed
 
         async def ask() -> int | None:
+            if self._skips:
+                self._skips -= 1
+                return None
             body = dialect.render(parsed, view)
-            return await count(self._upstream.ask, found, f"/v1{dialect.endpoint}", body, asked.headers)
+            said = await count(self._upstream.ask, found, f"/v1{dialect.endpoint}", body, asked.headers)
+            self._skips = 0 if said is not None else _SKIPS_AFTER_SILENCE
+            return said
 
         is_whole = len(conversation.messages) == len(parsed.conversation.messages)
         measured = await self._sizing.measure(

@@ -12,6 +12,7 @@ from enum import StrEnum
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics
 
 from proxy import __version__
+from proxy.asked import Trigger
 from proxy.core.notes import Flag, Reason
 from proxy.core.trim import What
 from proxy.dialects.base import Usage
@@ -88,6 +89,11 @@ class Metrics:
         self.refused = counter(
             "proxy_refused_total", "Errors that the proxy itself gave for an answer.", ("code",)
         )
+        self.untouched = counter(
+            "proxy_untouched_requests_total",
+            "Requests to a compacted endpoint that went through unmeasured, and why.",
+            ("dialect", "reason"),
+        )
         self.in_flight = gauge("proxy_in_flight_requests", "Requests being answered.")
         self.overhead = histogram(
             "proxy_overhead_seconds",
@@ -127,6 +133,9 @@ class Metrics:
         self.trim_after = histogram("context_trim_after_tokens", "Prompt after a trim.", _TOKENS)
         self.failed = counter(
             "context_compaction_failed_total", "Notes that came to nothing.", ("model", "reason")
+        )
+        self.faults = counter(
+            "context_faults_total", "Faults of the proxy itself; the requests went on all the same."
         )
         self.over_budget = counter(
             "context_over_budget_total", "Requests over the budget that nothing could shorten.", _MODEL
@@ -229,6 +238,9 @@ class Metrics:
 
     def _begin(self, model: str) -> None:
         """Series at 0, so that the first event of a kind is an increase and not a new series."""
+        for trigger in Trigger:
+            for folded in ("false", "true"):
+                self.compacted.labels(model, trigger.value, folded)
         for reason in Reason:
             self.failed.labels(model, reason.value)
         for what in What:
@@ -243,6 +255,7 @@ class Metrics:
         for cause in Cause:
             self.prefix_rewrites.labels(model, cause.value)
         for metric in (
+            self.trim_before,
             self.over_budget,
             self.runs_saved,
             self.notes_tokens,

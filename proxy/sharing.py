@@ -25,11 +25,7 @@ class Shared(Generic[T]):
 
     async def run(self, key: Hashable, make: Callable[[], Awaitable[T]]) -> T:
         """The result of the work for *key*, begun by *make* unless it is under way."""
-        work = self._works.get(key)
-        if work is None:
-            task: asyncio.Task[T] = asyncio.ensure_future(_of(make))
-            work = self._works[key] = _Work(task)
-            task.add_done_callback(lambda _: self._works.pop(key, None))
+        work = self._works.get(key) or self._begin(key, make)
         work.waiters += 1
         try:
             return await asyncio.shield(work.task)
@@ -37,8 +33,19 @@ class Shared(Generic[T]):
             work.waiters -= 1
             if not work.waiters and not work.task.done():
                 # Who comes in the meantime must not join what is being cancelled.
-                self._works.pop(key, None)
+                self._forget(key, work)
                 work.task.cancel()
+
+    def _begin(self, key: Hashable, make: Callable[[], Awaitable[T]]) -> _Work[T]:
+        task: asyncio.Task[T] = asyncio.ensure_future(_of(make))
+        work = self._works[key] = _Work(task)
+        task.add_done_callback(lambda _: self._forget(key, work))
+        return work
+
+    def _forget(self, key: Hashable, work: _Work[T]) -> None:
+        # Another piece of work may have taken its place while this one was being cancelled.
+        if self._works.get(key) is work:
+            del self._works[key]
 
     def __len__(self) -> int:
         return len(self._works)

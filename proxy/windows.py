@@ -6,19 +6,22 @@ since servers are restarted with other settings. A configured window always wins
 """
 
 import asyncio
+import logging
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from proxy.core.overflow import Overflow, sane_window
+from proxy.core.overflow import LEAST_WINDOW, Overflow, sane_window
 from proxy.discovery import Ask, Found, ServerKind, discover
-from proxy.events import emit
+from proxy.events import emit, log_fault
 
 # A restarted server is noticed after this at the latest; a smaller window shows itself
 # earlier, by an overflow answer.
 FRESH_SECONDS = 300.0
 # Where the upstream could not be asked, sooner.
 RETRY_SECONDS = 10.0
+# All questions together: a request waits for the answers when a model is new.
+LONGEST_SECONDS = 10.0
 _MOST_MODELS = 200
 
 
@@ -58,26 +61,19 @@ class Windows:
         self._kind = ServerKind(kind) if kind else None
         self._on_window = on_window
         self._known: OrderedDict[str, _Known] = OrderedDict()
-        self._asking: dict[str, asyncio.Task[Found]] = {}
+        self._asking: dict[str, asyncio.Task[_Known]] = {}
 
     async def of(self, model: str, headers: Sequence[tuple[str, str]]) -> Found:
         """What is known of *model*; never raises. Requests that come at once ask once."""
         known = self._known.get(model)
         if known is not None:
             fresh = FRESH_SECONDS if known.found.window else RETRY_SECONDS
-            if self._now() - known.asked_at < fresh:
-                return self._in_force(known)
-        task = self._asking.get(model)
-        if task is None:
-            task = asyncio.create_task(discover(self._ask, model, headers, kind=self._kind))
-            self._asking[model] = task
-            task.add_done_callback(lambda _: self._asking.pop(model, None))
-        # One client that leaves must not take the answer from the others.
-        found = await asyncio.shield(task)
-        known = self._known.get(model)
-        if known is None or known.asked_at < self._now():
-            self._note(model, found)
-        return self._in_force(self._known[model])
+            if self._now() - known.asked_at >= fresh:
+                # Behind the request's back: a server that has fallen silent holds up one
+                # request for each model, not one every ten seconds.
+                self._begin(model, headers)
+            return self._in_force(known)
+        return self._in_force(await self._asked(model, headers))
 
     def worked(self, model: str, prompt: int) -> None:
         """A prompt of that many tokens was answered."""
@@ -92,28 +88,63 @@ class Windows:
         What an overflow answer tells: the server is asked again, and the window in the answer
         is taken where it is sane and smaller than what the server says of itself.
         """
-        before = self._known.pop(model, None)
-        found = await self.of(model, headers)
-        known = self._known[model]
-        # A restarted server may hold less than what once worked, so that only counts
-        # where the server itself still says so.
-        still = before is not None and before.found.window == found.window
-        known.worked = before.worked if before and still else 0
-        known.learned = before.learned if before and still else None
+        known = await self._asked(model, headers)
         window = sane_window(overflow, output_limit=output_limit, largest_prompt_that_worked=known.worked)
+        found = self._in_force(known)
         if window is not None and (found.window is None or window < found.window):
-            known.learned = window
-            emit("context.window_learned", model=model, window=window)
-            self._on_window(model, self._in_force(known).window or 0)
+            self._learned(model, known, window)
         return self._in_force(known)
 
-    def _note(self, model: str, found: Found) -> None:
+    def guess(self, model: str, refused: int) -> None:
+        """
+        A prompt of about *refused* tokens did not fit, and nobody says what would.
+
+        Without a guess every later request would be refused first. What was refused is above
+        the window and what worked below it; the next refusal lowers the guess.
+        """
+        known = self._known.get(model)
+        if known is None or known.found.window is not None or self._configured is not None:
+            return
+        window = max(LEAST_WINDOW, known.worked + 1, refused)
+        if known.learned is None or window < known.learned:
+            self._learned(model, known, window)
+
+    def _learned(self, model: str, known: _Known, window: int) -> None:
+        known.learned = window
+        emit("context.window_learned", model=model, window=window)
+        self._on_window(model, window)
+
+    async def _asked(self, model: str, headers: Sequence[tuple[str, str]]) -> _Known:
+        # One client that leaves must not take the answer from the others.
+        return await asyncio.shield(self._begin(model, headers))
+
+    def _begin(self, model: str, headers: Sequence[tuple[str, str]]) -> asyncio.Task[_Known]:
+        task = self._asking.get(model)
+        if task is None:
+            task = self._asking[model] = asyncio.create_task(self._discover(model, headers))
+            task.add_done_callback(lambda _: self._asking.pop(model, None))
+        return task
+
+    async def _discover(self, model: str, headers: Sequence[tuple[str, str]]) -> _Known:
+        found = Found(kind=self._kind or ServerKind.OTHER, answered=False)
+        try:
+            async with asyncio.timeout(LONGEST_SECONDS):
+                found = await discover(self._ask, model, headers, kind=self._kind)
+        except TimeoutError:
+            emit("upstream.silent", level=logging.WARNING, model=model, seconds=LONGEST_SECONDS)
+        except Exception:
+            log_fault("discovery")
+        return self._note(model, found)
+
+    def _note(self, model: str, found: Found) -> _Known:
         old = self._known.get(model)
         if old is not None and found.window is None and old.found.window is not None:
             # It does not answer now: what it said before is the better guess.
             found = old.found
+        # A restarted server may hold less than what once worked, so that only counts
+        # where the server itself still says the same.
         same = old is not None and old.found.window == found.window
-        self._known[model] = _Known(
+        known = self._known[model] = _Known(
             found=found,
             asked_at=self._now(),
             worked=old.worked if old and same else 0,
@@ -122,9 +153,10 @@ class Windows:
         self._known.move_to_end(model)
         while len(self._known) > _MOST_MODELS:
             self._known.popitem(last=False)
-        window = self._in_force(self._known[model]).window
+        window = self._in_force(known).window
         if window and not same:
             self._on_window(model, window)
+        return known
 
     def _in_force(self, known: _Known) -> Found:
         if known.learned is not None:

@@ -18,6 +18,9 @@ _REASONING_DIVISOR = 8
 # What is left of a cut answer must be this share of its room to be of use; a single
 # endless line leaves nothing.
 _LEAST_SHARE_OF_ROOM = 0.1
+# Models count words badly: notes a little over their room are cut like those that reached
+# the limit, but what is far over it is no record.
+_FAR_OVER = 1.5
 # A copy repeats nearly all of its long lines; good notes quote a few.
 _COPY_SHARE = 0.8
 _COPY_LINE_CHARS = 40
@@ -39,6 +42,7 @@ class Reason(StrEnum):
     NO_GAIN = "no_gain"
     STILL_OVER = "still_over"
     ABANDONED = "abandoned"
+    FAULT = "fault"
     NOT_RENDERED = "not_rendered"
 
 
@@ -142,7 +146,10 @@ def judge(
     if _MARKUP.search(notes) or _JSON_CALL.match(notes):
         return Rejected(Reason.TOOL_MARKUP, RETRY_TOOL)
     flags: list[Flag] = []
-    if cut or count(notes) > room:
+    size = count(notes)
+    if size > _FAR_OVER * room and not cut:
+        return Rejected(Reason.TOO_LARGE)
+    if cut or size > room:
         notes = _full_lines(notes, room, count)
         if count(notes) < _LEAST_SHARE_OF_ROOM * room:
             return Rejected(Reason.TOO_LARGE if not cut or notes else Reason.EMPTY)
