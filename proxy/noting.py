@@ -14,11 +14,12 @@ from dataclasses import dataclass
 from proxy.board import Board
 from proxy.config import ContextConfig
 from proxy.core.block import Notes, quote_speech, render_block
-from proxy.core.claims import lacks_references, mark_unverified, unsupported
+from proxy.core.claims import are_many, lacks_references, mark_unverified, unsupported
+from proxy.core.evidence import evidence_of, spoken_texts
 from proxy.core.language import detect_language
-from proxy.core.messages import Kind, Message, Role
-from proxy.core.notes import RETRY_COPY, Accepted, Flag, Reason, Rejected, instruct
+from proxy.core.notes import RETRY_COPY, Flag, Reason, Rejected, instruct
 from proxy.core.rewrite import Rewrite
+from proxy.core.said import said_by_user
 from proxy.dialects.base import NotesFormat, Usage
 from proxy.discovery import ServerKind
 from proxy.errors import NotUnderstood
@@ -33,9 +34,6 @@ from proxy.upstream import Upstream
 
 # A compaction that gains less than this share of the budget is not worth the rewrite.
 _LEAST_GAIN = 0.02
-# More unsupported claims than this, and more than this share of what the notes are long,
-# are worth asking again.
-_MANY_CLAIMS = 3
 _RETRY_CLAIMS = (
     "The last attempt named things that do not occur in the conversation: {claims}. Write the record again "
     "without them; name only what occurs above, exactly as it is written there."
@@ -53,6 +51,7 @@ class Refused:
 class _Written:
     notes: str
     flags: tuple[Flag, ...]
+    unsupported: int
     usage: Usage | None
 
 
@@ -68,11 +67,11 @@ class Noting:
         looking: Looking,
         sizing: Sizing,
         metrics: Metrics,
-        board: Board,
         turnstile: Turnstile,
+        board: Board,
     ) -> None:
-        self._board = board
         self._turnstile = turnstile
+        self._board = board
         self._config = config
         self._upstream = upstream
         self._rewrites = rewrites
@@ -121,43 +120,34 @@ class Noting:
         """Notes as they go into the block, after at most one correction."""
         conversation = look.conversation
         messages = conversation.messages[: conversation.brief_end + replaced]
-        evidence = [text.text for message in conversation.messages for text in message.texts]
-        if look.rewrite and look.rewrite.notes:
-            evidence.append(look.rewrite.notes)
+        evidence = evidence_of(conversation, look.rewrite)
         answer = await self._ask(terms, look, "")
-        correction = await self._correction(answer, evidence)
+        invented = await _invented(answer, evidence)
+        correction = _correction(answer, invented)
         if correction:
             again = await self._ask(terms, look, correction)
-            if isinstance(again.verdict, Accepted) or isinstance(answer.verdict, Rejected):
-                answer = again
+            still = await _invented(again, evidence)
+            if _is_better(again, still, answer, invented):
+                answer, invented = again, still
         verdict = answer.verdict
         if isinstance(verdict, Rejected):
             return Refused(verdict.reason)
         flags = list(verdict.flags)
-        claims = await asyncio.to_thread(unsupported, verdict.notes, evidence)
         notes = quote_speech(verdict.notes)
-        if claims:
+        if invented:
             model = self._metrics.model(conversation.model)
-            self._metrics.notes_unsupported.labels(model).inc(len(claims))
+            self._metrics.notes_unsupported.labels(model).inc(len(invented))
             flags.append(Flag.UNVERIFIED)
-            notes = mark_unverified(notes, claims)
-        if await asyncio.to_thread(lacks_references, verdict.notes, _texts(messages)):
+            notes = mark_unverified(notes, invented)
+        if await asyncio.to_thread(lacks_references, verdict.notes, spoken_texts(messages)):
             flags.append(Flag.NO_REFERENCES)
-        return _Written(notes=notes, flags=tuple(flags), usage=answer.usage)
-
-    async def _correction(self, answer: NotesAnswer, evidence: Sequence[str]) -> str:
-        verdict = answer.verdict
-        if isinstance(verdict, Rejected):
-            return verdict.retry
-        if Flag.COPIED in verdict.flags:
-            return RETRY_COPY
-        claims = await asyncio.to_thread(unsupported, verdict.notes, evidence)
-        return _RETRY_CLAIMS.format(claims=", ".join(claims[:10])) if len(claims) > _MANY_CLAIMS else ""
+        return _Written(notes=notes, flags=tuple(flags), unsupported=len(invented), usage=answer.usage)
 
     async def _ask(self, terms: Terms, look: Look, correction: str) -> NotesAnswer:
         asked, conversation = terms.asked, look.conversation
         notes_max = terms.policy.notes_max
-        users = [m.said() for m in conversation.messages if m.role is Role.USER]
+        # Not what a tool wrote in the user's name: that is in English, whoever works there.
+        users = [said for message in conversation.messages if (said := said_by_user(message))]
         how = NotesFormat(
             instruction=instruct(
                 self._config.notes_instruction,
@@ -166,6 +156,7 @@ class Noting:
                 correction=correction,
             ),
             limit=notes_max + terms.allowance,
+            reasoning=terms.allowance,
             forbid_tools=terms.found.keeps_tools_with_none,
             limit_field="max_completion_tokens" if terms.found.kind is ServerKind.OPENAI else "max_tokens",
         )
@@ -174,7 +165,7 @@ class Noting:
         except NotUnderstood:
             return NotesAnswer(verdict=Rejected(Reason.NOT_RENDERED))
         replaced = conversation.messages[conversation.brief_end :]
-        sources = [*_texts(replaced), look.rewrite.notes if look.rewrite else ""]
+        sources = [*spoken_texts(replaced), look.rewrite.notes if look.rewrite else ""]
         is_single = terms.found.slots == 1
         async with self._turnstile.alone() if is_single else nullcontext():
             answer = await ask_for_notes(
@@ -200,6 +191,15 @@ class Noting:
         *,
         rewrite: Rewrite,
         written: _Written,
+        seconds: float,
+    ) -> None:
+        conversation = look.conversation
+        model = self._metrics.model(conversation.model)
+        usage = written.usage
+        notes_tokens = self._sizing.counter(conversation.model)(written.notes)
+        folded = bool(look.rewrite and look.rewrite.notes)
+        end = conversation.brief_end
+        gone = conversation.messages[end : end + rewrite.replaced]
         turns = sum(turn.start < end + rewrite.replaced for turn in conversation.turns)
         self._board.compacted(
             terms.conversation_id,
@@ -210,15 +210,6 @@ class Noting:
             seconds=seconds,
             trigger=terms.trigger.value,
         )
-        seconds: float,
-    ) -> None:
-        conversation = look.conversation
-        model = self._metrics.model(conversation.model)
-        usage = written.usage
-        notes_tokens = self._sizing.counter(conversation.model)(written.notes)
-        folded = bool(look.rewrite and look.rewrite.notes)
-        end = conversation.brief_end
-        gone = conversation.messages[end : end + rewrite.replaced]
         emit(
             "context.compacted",
             conversation=terms.conversation_id,
@@ -236,6 +227,7 @@ class Noting:
             notes_prompt_tokens=usage.prompt if usage else None,
             folded=folded,
             flags=[flag.value for flag in written.flags],
+            unsupported=written.unsupported,
         )
         metrics = self._metrics
         metrics.compacted.labels(model, terms.trigger.value, str(folded).lower()).inc()
@@ -247,6 +239,25 @@ class Noting:
             metrics.notes_flagged.labels(model, flag.value).inc()
 
 
-def _texts(messages: Sequence[Message]) -> list[str]:
-    kinds = (Kind.SAID, Kind.RESULT, Kind.ARGUMENTS)
-    return [text.text for message in messages for text in message.texts if text.kind in kinds]
+def _correction(answer: NotesAnswer, invented: Sequence[str]) -> str:
+    """What to say to the model once more; empty where the answer will do, or nothing would help."""
+    verdict = answer.verdict
+    if isinstance(verdict, Rejected):
+        return verdict.retry
+    if Flag.COPIED in verdict.flags:
+        return RETRY_COPY
+    return _RETRY_CLAIMS.format(claims=", ".join(invented[:10])) if are_many(invented, verdict.notes) else ""
+
+
+async def _invented(answer: NotesAnswer, evidence: Sequence[str]) -> tuple[str, ...]:
+    if isinstance(answer.verdict, Rejected):
+        return ()
+    return await asyncio.to_thread(unsupported, answer.verdict.notes, evidence)
+
+
+def _is_better(again: NotesAnswer, still: Sequence[str], first: NotesAnswer, invented: Sequence[str]) -> bool:
+    if isinstance(first.verdict, Rejected):
+        return True
+    if isinstance(again.verdict, Rejected):
+        return False
+    return Flag.COPIED in first.verdict.flags or len(still) <= len(invented)
