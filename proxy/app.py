@@ -34,13 +34,14 @@ from proxy.errors import ProxyError, StoreError
 from proxy.events import emit
 from proxy.exchange import Exchange, Services
 from proxy.metrics import Metrics
-from proxy.paths import endpoint, normal_path
+from proxy.paths import endpoint, is_count, normal_path
 from proxy.relay import relay
 from proxy.sizing import Sizing
 from proxy.stores.base import Store
 from proxy.stores.guarded import GuardedStore
 from proxy.stores.memory import MemoryStore
 from proxy.stores.sqlite import SqliteStore
+from proxy.token_count import count_tokens
 from proxy.tokenizer import Tokenizer
 from proxy.turnstile import Turnstile
 from proxy.upstream import Upstream
@@ -125,6 +126,10 @@ class Proxy:
     async def _answer(self, client: Client, path: str, compacted: str) -> None:
         url = self.upstream.target.url(path, client.query)
         try:
+            if client.method == "POST" and is_count(path):
+                raw = await client.whole_body(self.config.server.max_body_bytes)
+                await client.while_there(count_tokens(self.services, ANTHROPIC_MESSAGES, client, raw, url))
+                return
             if not compacted:
                 await relay(self.upstream, client, url, self.config.server.max_body_bytes)
                 return
@@ -271,6 +276,8 @@ def _store(config: Config, environ: Mapping[str, str], on_error: Callable[[Store
             config.store.file(environ),
             max_age_days=config.store.max_age_days,
             max_bytes=config.store.max_bytes,
+            # A file that can only be made later then takes what this run stores meanwhile.
+            new_secret=fallback.secret,
         )
 
     return GuardedStore(open_file, fallback, on_error, time.monotonic)

@@ -6,6 +6,7 @@ since an overflow there can still be put right; its usage is read from a copy of
 """
 
 import asyncio
+import logging
 import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -19,13 +20,14 @@ from proxy.config import Config
 from proxy.core.overflow import Overflow, read_overflow
 from proxy.dialects.base import Dialect
 from proxy.dialects.sse import Events, split_first
-from proxy.encodings import decoded, is_known
-from proxy.errors import BadEncoding, BodyTooLarge, NotUnderstood, UpstreamUnreachable
+from proxy.encodings import decoded
+from proxy.errors import BadEncoding, BodyTooLarge, UpstreamUnreachable
 from proxy.events import emit
 from proxy.metrics import OTHER_MODEL, Metrics, Overflowed
 from proxy.notes_call import HEAD_BYTES
 from proxy.relay import STREAM_HEADERS, answer_headers, is_stream
 from proxy.turnstile import Turnstile
+from proxy.understanding import understand
 from proxy.upstream import Response, Upstream
 
 # An error body that says "too long" is short; a longer one is relayed without a look.
@@ -107,24 +109,13 @@ class Exchange:
 
     def _understood(self, raw: bytes, url: str) -> Asked | None:
         """The request in our words; None where it is to be forwarded untouched."""
-        client, limit = self._client, self._services.config.server.max_body_bytes
-        if client.header(hd.OFF_SWITCH).strip().lower() == "off":
-            return None
-        coding = client.header(b"content-encoding")
-        if coding and not is_known(coding):
-            return None
-        try:
-            parsed = self._dialect.parse(decoded(raw, coding, limit) if coding else raw)
-        except NotUnderstood as error:
-            emit("request.not_understood", level=10, why=str(error)[:200])
-            return None
-        return Asked(
-            dialect=self._dialect,
-            parsed=parsed,
-            url=url,
-            headers=hd.for_own_request(client.headers),
-            credentials=hd.credentials(client.headers),
-        )
+        limit = self._services.config.server.max_body_bytes
+        asked = understand(raw, url, self._client, self._dialect, limit)
+        if isinstance(asked, Asked):
+            return asked
+        self._services.metrics.untouched.labels(self._dialect.name, asked.value).inc()
+        emit("request.untouched", level=logging.DEBUG, dialect=self._dialect.name, why=asked.value)
+        return None
 
     async def _prepared(self, asked: Asked) -> Prepared:
         work = self._services.compactor.prepare(asked, on_notes=self._notes_begun.set)

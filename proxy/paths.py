@@ -77,7 +77,9 @@ class Target:
         first = bare.split("/")[1] if bare.startswith("/") else ""
         if self.is_complete:
             path = bare
-        elif not path.startswith("/v1/") and (bare in (*COMPACTED, COUNTED) or (self.has_v1 and first in _API_SEGMENTS)):
+        elif not path.startswith("/v1/") and (
+            bare in (*COMPACTED, COUNTED) or (self.has_v1 and first in _API_SEGMENTS)
+        ):
             path = f"/v1{bare}"
         return f"{self.root}{path}{'?' + query if query else ''}"
 
@@ -92,6 +94,11 @@ def normal_path(raw: str) -> str:
     path = _SLASHES.sub("/", raw) or "/"
     bare = path.rstrip("/").removeprefix("/v1")
     return path.rstrip("/") if bare.startswith(COMPACTED) else path
+
+
+def is_count(path: str) -> bool:
+    """Whether *path* asks how large a request to a compacted endpoint would be."""
+    return path.removeprefix("/v1") == COUNTED
 
 
 def endpoint(path: str) -> str:

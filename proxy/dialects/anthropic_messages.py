@@ -163,6 +163,10 @@ class AnthropicMessages:
             finish=_FINISH.get(reason, "stop") if reason else "",
         )
 
+    def count_answer(self, tokens: int) -> bytes:
+        """See `Dialect.count_answer`."""
+        return dump({"input_tokens": tokens}).encode()
+
     def error(self, status: int, code: str, message: str) -> bytes:
         """Anthropic's error object."""
         kind = _ERROR_TYPES.get(status, "invalid_request_error" if status < 500 else "api_error")

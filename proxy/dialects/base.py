@@ -136,6 +136,10 @@ class Dialect(Protocol):
         """The same for an answer that came without streaming."""
         ...
 
+    def count_answer(self, tokens: int) -> bytes:
+        """An answer to the question how large a prompt is."""
+        ...
+
     def error(self, status: int, code: str, message: str) -> bytes:
         """An error body in this format."""
         ...

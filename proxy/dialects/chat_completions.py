@@ -118,6 +118,10 @@ class ChatCompletions:
         """See `Dialect.read_whole`."""
         return _piece(_json(body))
 
+    def count_answer(self, tokens: int) -> bytes:
+        """See `Dialect.count_answer`."""
+        return dump({"input_tokens": tokens}).encode()
+
     def error(self, status: int, code: str, message: str) -> bytes:
         """OpenAI's error object."""
         kind = "invalid_request_error" if status < 500 else "server_error"

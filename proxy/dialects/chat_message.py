@@ -8,12 +8,12 @@ one text part); the normal form makes them equal, the wire object stays as it ca
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
-from copy import deepcopy
 from typing import Any
 
 from proxy.core.messages import Attachment, Call, Kind, Message, Role, Text
 from proxy.core.volatile import without_volatile
 from proxy.dialects.slices import Item
+from proxy.dialects.values import with_texts
 from proxy.errors import NotUnderstood
 
 # Where servers and clients keep reasoning that is sent back.
@@ -67,23 +67,26 @@ def read(item: Item) -> Message:
 
 
 def edited(wire: dict[str, Any], appended: str, cuts: Mapping[int, str]) -> dict[str, Any]:
-    """A copy of *wire* with other texts (by their index in `Message.texts`) and *appended* at its end."""
+    """
+    A copy of *wire* with other texts (by their index in `Message.texts`) and *appended* at its end.
+
+    Raises:
+        NotUnderstood: If its content is of a kind that nothing can be appended to.
+    """
     with_calls = wire.get("role") == "assistant"
-    copy: dict[str, Any] = deepcopy(wire)
-    for i, (path, _, _, _) in enumerate(_texts(wire, with_calls=with_calls)):
-        if i in cuts:
-            place: Any = copy
-            for step in path[:-1]:
-                place = place[step]
-            place[path[-1]] = cuts[i]
+    paths = [path for path, _, _, _ in _texts(wire, with_calls=with_calls)]
+    copy = with_texts(wire, {path: cuts[i] for i, path in enumerate(paths) if i in cuts})
     if appended:
         content = copy.get("content")
         if isinstance(content, list):
-            content.append({"type": "text", "text": appended})
+            copy["content"] = [*content, {"type": "text", "text": appended}]
         elif isinstance(content, str) and content:
             copy["content"] = f"{content}\n\n{appended}"
-        else:
+        elif not content and isinstance(content, str | None):
             copy["content"] = appended
+        else:
+            kind = type(content).__name__
+            raise NotUnderstood(f"messages: nothing can be appended to content of type {kind}")
     return copy
 
 
@@ -172,7 +175,8 @@ def _normal(wire: dict[str, Any], role: Role, calls: tuple[Call, ...]) -> bytes:
         form.append(["name", wire["name"]])
     if isinstance(wire.get("refusal"), str):
         form.append(["refusal", wire["refusal"]])
-    form.extend([call.name, _arguments_form(call.arguments)] for call in calls)
+    # In a list of their own: a tool may be called "name", too.
+    form.append([[call.name, _arguments_form(call.arguments)] for call in calls])
     return json.dumps(form, separators=(",", ":")).encode()
 
 
@@ -184,7 +188,8 @@ def _content_form(content: Any) -> list[Any]:
     parts: list[Any] = []
     for part in content:
         if isinstance(part, dict) and isinstance(part.get("text"), str):
-            text = without_volatile(part["text"])
+            # Where a span goes the space around it goes, so that the rest must not have any either.
+            text = without_volatile(part["text"]).strip()
             if text:
                 parts.append(text)
         elif isinstance(part, dict):
@@ -202,7 +207,10 @@ def _arguments_form(arguments: str) -> str:
 
 
 def _hash(value: Any) -> str:
-    return hashlib.blake2b(json.dumps(value, sort_keys=True).encode(), digest_size=16).hexdigest()
+    try:
+        return hashlib.blake2b(json.dumps(value, sort_keys=True).encode(), digest_size=16).hexdigest()
+    except RecursionError as error:
+        raise NotUnderstood("messages: a part is nested too deeply") from error
 
 
 def _string(value: Any) -> str:

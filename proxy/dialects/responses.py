@@ -151,6 +151,10 @@ class Responses:
             finish=_FINISH.get(string(answer.get("status")), ""),
         )
 
+    def count_answer(self, tokens: int) -> bytes:
+        """See `Dialect.count_answer`."""
+        return dump({"input_tokens": tokens}).encode()
+
     def error(self, status: int, code: str, message: str) -> bytes:
         """OpenAI's error object."""
         kind = "invalid_request_error" if status < 500 else "server_error"

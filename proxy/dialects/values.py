@@ -1,16 +1,16 @@
 """
 What all dialects do with JSON values that anybody may have sent.
 
-Nothing here raises on hostile input.
+What is nested too deeply raises `NotUnderstood`; nothing else here raises on hostile input.
 """
 
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
-from copy import deepcopy
 from typing import Any
 
 from proxy.core.volatile import without_volatile
+from proxy.errors import NotUnderstood
 
 Path = tuple[str | int, ...]
 
@@ -71,13 +71,22 @@ def arguments_form(arguments: str) -> str:
 
 
 def hash_of(value: Any) -> str:
-    """Stands for a value that is too large, or of no known form."""
-    return hashlib.blake2b(json.dumps(value, sort_keys=True).encode(), digest_size=16).hexdigest()
+    """
+    Stands for a value that is too large, or of no known form.
+
+    Raises:
+        NotUnderstood: If it is nested too deeply.
+    """
+    try:
+        return hashlib.blake2b(json.dumps(value, sort_keys=True).encode(), digest_size=16).hexdigest()
+    except RecursionError as error:
+        raise NotUnderstood("body: a value is nested too deeply") from error
 
 
 def text_form(texts: Iterable[str]) -> list[Any]:
     """Texts as the normal form has them: without volatile spans, and without empty ones."""
-    return [left for left in map(without_volatile, texts) if left]
+    # Where a span goes the space around it goes, so that the rest must not have any either.
+    return [left for text in texts if (left := without_volatile(text).strip())]
 
 
 def normal_bytes(form: list[Any]) -> bytes:
@@ -93,8 +102,17 @@ def at_path(value: Any, path: Path) -> Any:
 
 
 def with_texts(wire: dict[str, Any], texts: Mapping[Path, str]) -> dict[str, Any]:
-    """A copy of *wire* with other strings at some paths."""
-    copy: dict[str, Any] = deepcopy(wire)
+    """A copy of *wire* with other strings at some paths; what is on no path is not copied."""
+    copy: Any = dict(wire)
     for path, text in texts.items():
-        at_path(copy, path[:-1])[path[-1]] = text
+        copy = _with_text(copy, path, text)
+    return copy if isinstance(copy, dict) else wire
+
+
+# By hand: `deepcopy` fails on what is nested more than a few hundred times.
+def _with_text(value: Any, path: Path, text: str) -> Any:
+    if not path:
+        return text
+    copy = value.copy()
+    copy[path[0]] = _with_text(value[path[0]], path[1:], text)
     return copy
