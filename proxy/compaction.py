@@ -173,7 +173,7 @@ class Compaction:
         except Exception:
             # A fault of ours that came again every turn would cost a set of notes every turn.
             log_fault("notes", self._metrics.faults.inc)
-            return await self._gave_up(terms, past, made, Reason.FAULT)
+            return await self._gave_up(terms, past, made, look, Reason.FAULT)
 
     async def _part(self, terms: Terms, look: Look, upto: int) -> Look | None:
         """The view of the first *upto* messages after the brief, trimmed to what notes can be made over."""
