@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from proxy.core.notes import Accepted, Reason, Rejected, judge, without_reasoning
+from proxy.core.notes import Accepted, Reason, Rejected, judge
 from proxy.core.overflow import read_overflow
 from proxy.dialects.base import Dialect, Piece, Usage
 from proxy.dialects.sse import Events
@@ -18,8 +18,12 @@ from proxy.encodings import decoded
 from proxy.errors import BadEncoding, BodyTooLarge, UpstreamStalled, UpstreamUnreachable
 from proxy.upstream import Headers, Response, Upstream
 
-# Text over the room by this much is not going to end: the server ignores its limit.
+# An answer over its limit by this much is not going to end: the server ignores it. Tokens that
+# are not seen are counted by events; few servers send more than one for each.
 _FAR_OVER = 1.5
+_MOST_EVENTS_PER_TOKEN = 8
+# After the text has ended only its usage is still to come, and not every server closes.
+_LAST_WORD_SECONDS = 2.0
 _OK = 200
 _MOST_WHOLE_BYTES = 8 * 1024 * 1024
 # Of the beginning and the end of a stream, for its usage.
@@ -51,8 +55,13 @@ class _Heard:
     called: bool = False
     finish: str = ""
     error: str = ""
+    events: int = 0
+    checked: int = 0
+    is_done: bool = False
+    is_endless: bool = False
 
     def take(self, piece: Piece) -> None:
+        self.events += 1
         if piece.text:
             self.text.append(piece.text)
             self.chars += len(piece.text)
@@ -60,6 +69,27 @@ class _Heard:
         self.called |= piece.called
         self.finish = piece.finish or self.finish
         self.error = piece.error or self.error
+
+    def hear(self, data: bytes, dialect: Dialect) -> None:
+        if data.strip() == b"[DONE]":
+            # It ended by itself, even where it gave no reason.
+            self.is_done, self.finish = True, self.finish or "stop"
+        else:
+            self.take(dialect.read_event(data))
+
+    def goes_on(self, limit: int, count: Callable[[str], int]) -> bool:
+        """Whether it has gone on far beyond what was asked for; sets `is_endless`."""
+        self.is_endless = self.events > _MOST_EVENTS_PER_TOKEN * limit or self._is_long(limit, count)
+        return self.is_endless
+
+    def _is_long(self, limit: int, count: Callable[[str], int]) -> bool:
+        # A token has at least one character, and counting everything at every event would
+        # take ever longer.
+        if self.chars <= max(limit, self.checked * _FAR_OVER):
+            return False
+        self.checked = self.chars
+        self.text[:] = ["".join(self.text)]
+        return count(self.text[0]) > _FAR_OVER * limit
 
 
 async def ask_for_notes(
@@ -70,6 +100,7 @@ async def ask_for_notes(
     headers: Headers,
     body: bytes,
     room: int,
+    limit: int,
     count: Callable[[str], int],
     sources: Sequence[str],
     idle_timeout_seconds: float,
@@ -84,6 +115,7 @@ async def ask_for_notes(
         headers: The client's, for its credentials.
         body: The notes request.
         room: Most tokens of the notes.
+        limit: Most tokens of the answer, reasoning included, as the request has it.
         count: Tokens of a text.
         sources: Texts that the notes must not copy.
         idle_timeout_seconds: Longest silence.
@@ -97,7 +129,7 @@ async def ask_for_notes(
     except UpstreamUnreachable:
         return NotesAnswer(verdict=Rejected(Reason.UNREACHABLE))
     try:
-        return await _read(response, dialect, room, count, sources)
+        return await _read(response, dialect, room=room, limit=limit, count=count, sources=sources)
     except UpstreamStalled:
         return NotesAnswer(verdict=Rejected(Reason.TIMEOUT), status=response.status)
     except UpstreamUnreachable:
@@ -110,7 +142,9 @@ async def ask_for_notes(
 async def _read(
     response: Response,
     dialect: Dialect,
+    *,
     room: int,
+    limit: int,
     count: Callable[[str], int],
     sources: Sequence[str],
 ) -> NotesAnswer:
@@ -120,37 +154,21 @@ async def _read(
         reason = Reason.OVERFLOW if is_overflow else Reason.HTTP_ERROR
         return NotesAnswer(verdict=Rejected(reason), status=response.status)
     heard = _Heard([])
-    usage: Usage | None = None
-    broken_off = False
-    if "event-stream" in response.header("content-type"):
-        reader = Events()
-        head, tail = b"", b""
-        async for chunk in response.chunks():
-            head = head if len(head) >= HEAD_BYTES else (head + chunk)[:HEAD_BYTES]
-            tail = (tail + chunk)[-_TAIL_BYTES:]
-            for event in reader.feed(chunk):
-                heard.take(dialect.read_event(event.data))
-            if heard.called or heard.error:
-                broken_off = True
-                break
-            # Counting costs more than comparing: a token has at least one character.
-            if heard.chars > room and _is_far_over(heard, room, count):
-                broken_off = True
-                break
-        for event in reader.end():
-            heard.take(dialect.read_event(event.data))
-        usage = dialect.read_usage(head, tail, is_stream=True)
+    usage: Usage | None
+    if "event-stream" in response.header("content-type").lower():
+        usage = await _listen(response, dialect, heard, limit, count)
     else:
         whole = await _whole(response)
         heard.take(dialect.read_whole(whole))
         usage = dialect.read_usage(b"", whole, is_stream=False)
     if heard.error:
-        is_overflow = read_overflow(response.status, heard.error.encode()) is not None
+        # It is the error by itself, as the body of a refusal would be.
+        is_overflow = read_overflow(400, heard.error.encode()) is not None
         reason = Reason.OVERFLOW if is_overflow else Reason.HTTP_ERROR
         return NotesAnswer(verdict=Rejected(reason), usage=usage, status=response.status)
     text = "".join(heard.text)
     # A stream that just ends was cut off somewhere: what it brought may do, as after a limit.
-    cut = broken_off or heard.finish in ("length", "")
+    cut = heard.finish in ("length", "") and not heard.is_endless
     verdict = await asyncio.to_thread(
         judge,
         text,
@@ -164,10 +182,29 @@ async def _read(
     return NotesAnswer(verdict=verdict, usage=usage, status=response.status)
 
 
-def _is_far_over(heard: _Heard, room: int, count: Callable[[str], int]) -> bool:
-    text = "".join(heard.text)
-    heard.text[:] = [text]
-    return count(without_reasoning(text)) > _FAR_OVER * room
+async def _listen(
+    response: Response, dialect: Dialect, heard: _Heard, limit: int, count: Callable[[str], int]
+) -> Usage | None:
+    """Hear a stream as far as is needed; its usage, where it says so by then."""
+    reader = Events()
+    head, tail = b"", b""
+    try:
+        async with asyncio.timeout(None) as patience:
+            async for chunk in response.chunks():
+                head = head if len(head) >= HEAD_BYTES else (head + chunk)[:HEAD_BYTES]
+                tail = (tail + chunk)[-_TAIL_BYTES:]
+                for event in reader.feed(chunk):
+                    heard.hear(event.data, dialect)
+                if heard.called or heard.error or heard.is_done or heard.goes_on(limit, count):
+                    break
+                if heard.finish and patience.when() is None:
+                    patience.reschedule(asyncio.get_running_loop().time() + _LAST_WORD_SECONDS)
+    except (TimeoutError, UpstreamStalled, UpstreamUnreachable):
+        if not heard.finish:
+            raise
+    for event in reader.end():
+        heard.hear(event.data, dialect)
+    return dialect.read_usage(head, tail, is_stream=True)
 
 
 async def _whole(response: Response) -> bytes:

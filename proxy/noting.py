@@ -175,6 +175,7 @@ class Noting:
                 headers=[*asked.headers, ("content-type", "application/json")],
                 body=body,
                 room=notes_max,
+                limit=how.limit,
                 count=self._sizing.counter(conversation.model),
                 sources=[source for source in sources if source],
                 idle_timeout_seconds=self._config.notes_idle_timeout_seconds,
