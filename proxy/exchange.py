@@ -8,38 +8,31 @@ since an overflow there can still be put right; its usage is read from a copy of
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator
+from collections.abc import Coroutine
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from proxy import headers as hd
 from proxy.asked import Asked, Outcome, Prepared
 from proxy.client import Client
 from proxy.compactor import Compactor
 from proxy.config import Config
-from proxy.core.overflow import Overflow, read_overflow
+from proxy.core.overflow import Overflow
 from proxy.dialects.base import Dialect
-from proxy.dialects.sse import Events, split_first
-from proxy.encodings import decoded
-from proxy.errors import BadEncoding, BodyTooLarge, UpstreamUnreachable
-from proxy.events import emit
+from proxy.dialects.sse import split_first
+from proxy.errors import ProxyError
+from proxy.events import emit, log_fault
+from proxy.exchange_beginning import MOST_WHOLE_BYTES, Beginning, plain, read_beginning, read_rest, unread
+from proxy.exchange_waiting import Heartbeats, send
 from proxy.metrics import OTHER_MODEL, Metrics, Overflowed
 from proxy.notes_call import HEAD_BYTES
-from proxy.relay import STREAM_HEADERS, answer_headers, is_stream
+from proxy.relay import answer_headers, is_stream
 from proxy.turnstile import Turnstile
 from proxy.understanding import understand
 from proxy.upstream import Response, Upstream
 
-# An error body that says "too long" is short; a longer one is relayed without a look.
-_MOST_ERROR_BYTES = 256 * 1024
-# Of the end of a stream, for its usage; of a whole answer, which has it anywhere.
-_TAIL_BYTES, _MOST_WHOLE_BYTES = 32 * 1024, 8 * 1024 * 1024
-# What may come before the first event of a stream: comments while the upstream prefills.
-_MOST_PEEKED_BYTES = 64 * 1024
-# Once a 200 is out nobody else can try again.
-_TRIES_AFTER_HEAD = 5
-_LONGEST_RETRY_AFTER_SECONDS = 60.0
-
+# Of the end of a stream, for its usage; a whole answer has it anywhere.
+_TAIL_BYTES = 32 * 1024
 
 T = TypeVar("T")
 
@@ -55,22 +48,13 @@ class Services:
     turnstile: Turnstile
 
 
-@dataclass(slots=True)
-class _Peeked:
-    """The beginning of an answer: what was read of it, and whether it says that the prompt is too long."""
-
-    held: list[bytes]
-    rest: AsyncIterator[bytes]
-    overflow: Overflow | None = None
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Refused:
     """An overflow answer that has been read whole, and the connection let go."""
 
     overflow: Overflow
     response: Response
-    peeked: _Peeked
+    beginning: Beginning
 
 
 class Exchange:
@@ -80,8 +64,7 @@ class Exchange:
         self._services = services
         self._dialect = dialect
         self._client = client
-        self._notes_begun = asyncio.Event()
-        self._heartbeats = 0
+        self._heart: Heartbeats | None = None
 
     async def run(self, raw: bytes, url: str) -> None:
         """Answer the request whose body is *raw*; errors of ours are raised as `ProxyError`."""
@@ -90,8 +73,9 @@ class Exchange:
         asked = self._understood(raw, url)
         prepared = Prepared(body=None, outcome=Outcome.NONE)
         if asked is not None:
-            prepared = await self._prepared(asked)
-            if not self._notes_begun.is_set():
+            begun = asyncio.Event()
+            prepared = await self._prepared(asked, begun)
+            if not begun.is_set():
                 services.metrics.overhead.observe(time.perf_counter() - started)
         refused = await self._once(asked, prepared, raw, url)
         if refused is None:
@@ -103,51 +87,56 @@ class Exchange:
             again = await self._recovered(asked, overflow, prepared)
         if again is None:
             self._overflowed(asked, Overflowed.RELAYED)
-            await self._relay(asked, prepared, refused.response, refused.peeked)
+            await self._relay(asked, prepared, refused.response, refused.beginning)
             return
         await self._once(asked, again, raw, url, after=overflow)
 
     def _understood(self, raw: bytes, url: str) -> Asked | None:
         """The request in our words; None where it is to be forwarded untouched."""
         limit = self._services.config.server.max_body_bytes
-        asked = understand(raw, url, self._client, self._dialect, limit)
+        try:
+            asked = understand(raw, url, self._client, self._dialect, limit)
+        except ProxyError:
+            raise
+        except Exception:
+            log_fault("understanding", self._services.metrics.faults.inc)
+            return None
         if isinstance(asked, Asked):
             return asked
         self._services.metrics.untouched.labels(self._dialect.name, asked.value).inc()
         emit("request.untouched", level=logging.DEBUG, dialect=self._dialect.name, why=asked.value)
         return None
 
-    async def _prepared(self, asked: Asked) -> Prepared:
-        work = self._services.compactor.prepare(asked, on_notes=self._notes_begun.set)
-        return await self._with_heartbeats(asked, asyncio.ensure_future(work))
+    async def _prepared(self, asked: Asked, begun: asyncio.Event) -> Prepared:
+        """What to send; what came, where a fault of ours leaves nothing better."""
+        as_it_came = Prepared(body=None, outcome=Outcome.NONE, model=asked.parsed.conversation.model)
+        work = self._services.compactor.prepare(asked, on_notes=begun.set)
+        return await self._heart_of(asked).once_begun(self._spared(work, as_it_came, "preparing"), begun)
 
     async def _recovered(self, asked: Asked, overflow: Overflow, before: Prepared) -> Prepared | None:
         """What to send after an overflow answer, if there is anything shorter."""
-        work = self._services.compactor.recover(asked, overflow, before, on_notes=self._notes_begun.set)
-        return await self._with_heartbeats(asked, asyncio.ensure_future(work))
+        begun = asyncio.Event()
+        work = self._services.compactor.recover(asked, overflow, before, on_notes=begun.set)
+        return await self._heart_of(asked).once_begun(self._spared(work, None, "recovering"), begun)
 
-    async def _with_heartbeats(self, asked: Asked, work: "asyncio.Future[T]") -> T:
-        """Wait for *work*; a streaming client that waits for notes is told that we live."""
-        every = self._services.config.context.keepalive_seconds
-        begun = asyncio.ensure_future(self._notes_begun.wait())
+    async def _spared(self, work: Coroutine[Any, Any, T], otherwise: T, where: str) -> T:
+        """The result of *work*, or *otherwise*: a fault of ours must not become the client's."""
         try:
-            await asyncio.wait((work, begun), return_when=asyncio.FIRST_COMPLETED)
-            while not work.done():
-                await asyncio.wait((work,), timeout=every)
-                if not work.done() and asked.parsed.conversation.stream:
-                    if not self._client.started:
-                        await self._client.head(
-                            200, [(b"content-type", b"text/event-stream"), *STREAM_HEADERS]
-                        )
-                    await self._client.chunk(self._dialect.heartbeat(self._heartbeats))
-                    self._heartbeats += 1
-                    self._services.metrics.keepalives.inc()
-            return work.result()
-        finally:
-            begun.cancel()
-            if not work.done():
-                work.cancel()
-                await asyncio.gather(work, return_exceptions=True)
+            return await work
+        except Exception:
+            log_fault(where, self._services.metrics.faults.inc)
+            return otherwise
+
+    def _heart_of(self, asked: Asked) -> Heartbeats:
+        if self._heart is None:
+            self._heart = Heartbeats(
+                self._client,
+                self._dialect,
+                is_stream=asked.parsed.conversation.stream,
+                every_seconds=self._services.config.context.keepalive_seconds,
+                on_beat=self._services.metrics.keepalives.inc,
+            )
+        return self._heart
 
     async def _once(
         self, asked: Asked | None, prepared: Prepared, raw: bytes, url: str, after: Overflow | None = None
@@ -163,17 +152,20 @@ class Exchange:
         alone = after is not None and after.pool_full
         async with services.turnstile.alone() if alone else services.turnstile.beside_others():
             began = time.perf_counter()
-            response = await self._sent(url, headers, body)
+            sending = send(services.upstream, url, headers, body, patiently=self._client.started)
+            response = await (self._heart.while_open(sending) if self._heart else sending)
             seconds = time.perf_counter() - began
             services.metrics.first_byte.labels(self._model(asked)).observe(seconds)
             try:
-                peeked = await self._peek(prepared if asked else None, response)
-                if peeked.overflow and asked is not None and after is None:
-                    return await _held(response, peeked)
+                beginning = await self._read_beginning(asked, prepared, response)
+                if beginning.overflow and asked is not None and after is None:
+                    whole = await read_rest(beginning)
+                    return _Refused(overflow=beginning.overflow, response=response, beginning=whole)
+                is_good = response.status == 200 and not beginning.overflow
                 if asked is not None and after is not None:
-                    self._overflowed(asked, Overflowed.RELAYED if peeked.overflow else Overflowed.RECOVERED)
-                await self._relay(asked, prepared, response, peeked)
-                if response.status == 200 and not peeked.overflow and (prepared.outgrown or after):
+                    self._overflowed(asked, Overflowed.RECOVERED if is_good else Overflowed.RELAYED)
+                await self._relay(asked, prepared, response, beginning)
+                if is_good and (prepared.outgrown or after):
                     self._saved(prepared)
             finally:
                 await response.close()
@@ -191,87 +183,38 @@ class Exchange:
         if metrics.conversations.saved(prepared.conversation):
             metrics.runs_saved.labels(metrics.model(prepared.model)).inc()
 
-    async def _sent(self, url: str, headers: list[tuple[str, str]], body: bytes) -> Response:
-        """The head of the upstream's answer. Once our 200 is out, faults that pass are waited for here."""
-        tries = 1 if not self._client.started else _TRIES_AFTER_HEAD
-        for left in range(tries - 1, -1, -1):
-            try:
-                response = await self._services.upstream.send("POST", url, headers=headers, body=body)
-            except UpstreamUnreachable:
-                if not left:
-                    raise
-                await asyncio.sleep(1)
-                continue
-            if response.status not in (429, 503) or not left:
-                return response
-            await response.close()
-            await asyncio.sleep(_retry_after(response))
-        raise AssertionError("unreachable")
+    async def _read_beginning(self, asked: Asked | None, prepared: Prepared, response: Response) -> Beginning:
+        if asked is None:
+            # Nothing could be put right.
+            return unread(response)
 
-    async def _peek(self, prepared: Prepared | None, response: Response) -> _Peeked:
-        """Read as much of the answer as tells an overflow, forwarding comments of a stream at once."""
-        rest = response.chunks().__aiter__()
-        peeked = _Peeked([], rest)
-        if response.status == 200 and is_stream(response):
-            await self._peek_stream(prepared, response, peeked)
-            return peeked
-        looks_wrong = response.status >= 400
-        size = 0
-        async for chunk in rest:
-            peeked.held.append(chunk)
-            size += len(chunk)
-            # A 200 is only looked into where it begins like an error.
-            if not looks_wrong and not peeked.held[0].lstrip().startswith(b'{"error"'):
-                return peeked
-            if size > _MOST_ERROR_BYTES:
-                return peeked
-        peeked.overflow = read_overflow(response.status, _plain(response, b"".join(peeked.held)))
-        return peeked
+        async def comment(chunk: bytes) -> None:
+            await self._begin(prepared, response)
+            await self._client.chunk(chunk)
 
-    async def _peek_stream(self, prepared: Prepared | None, response: Response, peeked: _Peeked) -> None:
-        if response.header("content-encoding"):
-            return
-        reader = Events()
-        size = 0
-        async for chunk in peeked.rest:
-            size += len(chunk)
-            events = reader.feed(chunk)
-            if not events and not reader.is_in_event and not peeked.held:
-                # Comments only: they show the client that the upstream lives.
-                await self._begin(prepared, response)
-                await self._client.chunk(chunk)
-                continue
-            peeked.held.append(chunk)
-            said = [event for event in events if event.data]
-            if said:
-                peeked.overflow = _overflow_in(said[0].name, said[0].data)
-                return
-            if size > _MOST_PEEKED_BYTES:
-                return
-        for event in reader.end():
-            peeked.overflow = peeked.overflow or _overflow_in(event.name, event.data)
+        return await read_beginning(response, comment)
 
     async def _relay(
-        self, asked: Asked | None, prepared: Prepared, response: Response, peeked: _Peeked
+        self, asked: Asked | None, prepared: Prepared, response: Response, beginning: Beginning
     ) -> None:
         client, streams = self._client, is_stream(response)
         if client.started and not (response.status == 200 and streams):
-            await self._say_in_stream(response, peeked)
+            await self._say_in_stream(response, beginning)
             return
         await self._begin(prepared if asked else None, response)
-        keep = _TAIL_BYTES if streams else _MOST_WHOLE_BYTES
-        kept: list[bytes] = list(peeked.held)
+        keep = _TAIL_BYTES if streams else MOST_WHOLE_BYTES
+        kept = list(beginning.held)
         size = sum(map(len, kept))
         head = b"".join(kept)[:HEAD_BYTES] if streams else b""
-        held = peeked.held
-        if self._heartbeats and streams:
+        held = beginning.held
+        if self._heart and self._heart.sent and streams:
             first, rest = split_first(b"".join(held))
             held = [self._dialect.after_heartbeats(first) + rest]
         for chunk in held:
             await client.chunk(chunk)
-        async for chunk in peeked.rest:
+        async for chunk in beginning.rest:
             await client.chunk(chunk)
-            if asked is None:
+            if asked is None or (not streams and size > keep):
                 continue
             kept.append(chunk)
             size += len(chunk)
@@ -280,14 +223,17 @@ class Exchange:
                 size = len(kept[0])
         await client.end()
         if asked is not None and response.status == 200 and (streams or size <= keep):
-            self._record(prepared, response, head, b"".join(kept), streams=streams)
+            try:
+                self._record(prepared, response, head, b"".join(kept), streams=streams)
+            except Exception:
+                log_fault("recording", self._services.metrics.faults.inc)
 
     def _record(
         self, prepared: Prepared, response: Response, head: bytes, tail: bytes, *, streams: bool
     ) -> None:
         if streams and response.header("content-encoding"):
             return
-        usage = self._dialect.read_usage(head, _plain(response, tail), is_stream=streams)
+        usage = self._dialect.read_usage(head, plain(response, tail), is_stream=streams)
         if usage is not None:
             self._services.compactor.record(prepared, usage)
 
@@ -296,25 +242,13 @@ class Exchange:
             return
         await self._client.head(response.status, [*answer_headers(response), *said_of(prepared)])
 
-    async def _say_in_stream(self, response: Response, peeked: _Peeked) -> None:
+    async def _say_in_stream(self, response: Response, beginning: Beginning) -> None:
         """An answer that is no stream, to a client that already has a stream's head."""
-        held = b"".join([*peeked.held, *[chunk async for chunk in peeked.rest]])
-        text = _plain(response, held).decode("utf-8", "replace").strip()
+        whole = await read_rest(beginning)
+        text = plain(response, b"".join(whole.held)).decode("utf-8", "replace").strip()
         code = "upstream_error"
         message = f"the upstream answered {response.status}: {text[:2000]}"
         await self._client.end(self._dialect.error_event(response.status, code, message))
-
-
-async def _held(response: Response, peeked: _Peeked) -> _Refused:
-    assert peeked.overflow is not None
-    rest = [chunk async for chunk in peeked.rest]
-    whole = _Peeked([*peeked.held, *rest], _nothing(), peeked.overflow)
-    return _Refused(overflow=peeked.overflow, response=response, peeked=whole)
-
-
-async def _nothing() -> AsyncIterator[bytes]:
-    return
-    yield b""
 
 
 def said_of(prepared: Prepared | None) -> list[tuple[bytes, bytes]]:
@@ -325,24 +259,3 @@ def said_of(prepared: Prepared | None) -> list[tuple[bytes, bytes]]:
     if prepared.budget:
         told.append((b"x-context-tokens", f"{prepared.tokens}/{prepared.budget}".encode()))
     return told
-
-
-def _overflow_in(name: bytes, data: bytes) -> Overflow | None:
-    """An overflow that the first event of a stream tells; ordinary chunks are not searched."""
-    is_error = name == b"error" or b'"error"' in data[:2000] or b'"code"' in data[:200]
-    return read_overflow(200, data) if is_error else None
-
-
-def _plain(response: Response, body: bytes) -> bytes:
-    try:
-        return decoded(body, response.header("content-encoding"), _MOST_WHOLE_BYTES)
-    except (BadEncoding, BodyTooLarge):
-        return body
-
-
-def _retry_after(response: Response) -> float:
-    said = response.header("retry-after")
-    try:
-        return min(_LONGEST_RETRY_AFTER_SECONDS, max(0.0, float(said)))
-    except ValueError:
-        return 1.0
