@@ -16,6 +16,7 @@ from proxy.asked import Trigger
 from proxy.core.notes import Flag, Reason
 from proxy.core.trim import What
 from proxy.dialects.base import Usage
+from proxy.errors import BadEncoding, BodyTooLarge, ProxyError, UpstreamStalled, UpstreamUnreachable
 from proxy.metrics_conversations import Cause, Conversations
 
 # An attacker, or a client with a typo in a loop, must not be able to fill the registry.
@@ -78,9 +79,8 @@ class Metrics:
             return Histogram(name, text, labels, buckets=buckets, registry=registry)
 
         # The proxy itself.
-        gauge("proxy_build_info", "Always 1; its label is the version.", ("version",)).labels(
-            __version__
-        ).set(1)
+        self.build_info = gauge("proxy_build_info", "Always 1; its label is the version.", ("version",))
+        self.build_info.labels(__version__).set(1)
         self.requests = counter(
             "proxy_requests_total",
             "Requests answered; a client that left before the answer has the status client_gone.",
@@ -94,6 +94,9 @@ class Metrics:
             "Requests to a compacted endpoint that went through unmeasured, and why.",
             ("dialect", "reason"),
         )
+        # As in `_begin`; the other errors never reach a client.
+        for error in (ProxyError, BadEncoding, BodyTooLarge, UpstreamStalled, UpstreamUnreachable):
+            self.refused.labels(error.code)
         self.in_flight = gauge("proxy_in_flight_requests", "Requests being answered.")
         self.overhead = histogram(
             "proxy_overhead_seconds",
@@ -107,9 +110,8 @@ class Metrics:
         )
 
         # What happens to conversations.
-        gauge("context_conversations", "Conversations with a request in the last hour.").set_function(
-            self.conversations.count
-        )
+        self.under_way = gauge("context_conversations", "Conversations with a request in the last hour.")
+        self.under_way.set_function(self.conversations.count)
         self.budget_share = histogram(
             "context_budget_share_ratio", "Prompt of a request as it was sent against its budget.", _SHARES
         )

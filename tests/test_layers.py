@@ -24,6 +24,8 @@ ROWS: tuple[tuple[str, ...], ...] = (
     ("proxy/core/*.py",),
     # One wire format each.
     ("proxy/dialects/*.py",),
+    # What is asked of the proxy, and what it makes of it.
+    ("proxy/asked.py",),
     # One way to keep things each.
     ("proxy/stores/*.py",),
     # One kind of input or output each.
@@ -46,8 +48,8 @@ ROWS: tuple[tuple[str, ...], ...] = (
         "proxy/turnstile.py",
         "proxy/upstream.py",
     ),
-    # Steps of the compactor that need one or two of them, and what goes in and comes out of it.
-    ("proxy/asked.py", "proxy/notes_call.py", "proxy/rewrites.py", "proxy/sizing.py", "proxy/windows.py"),
+    # Steps of the compactor that need one or two of them.
+    ("proxy/notes_call.py", "proxy/rewrites.py", "proxy/sizing.py", "proxy/windows.py"),
     # A view and its size, then notes, then a compaction.
     ("proxy/looking.py",),
     ("proxy/noting.py",),
