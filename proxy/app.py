@@ -37,6 +37,7 @@ from proxy.metrics import Metrics
 from proxy.paths import endpoint, is_count, normal_path
 from proxy.relay import relay
 from proxy.sizing import Sizing
+from proxy.status import Status
 from proxy.stores.base import Store
 from proxy.stores.guarded import GuardedStore
 from proxy.stores.memory import MemoryStore
@@ -103,6 +104,13 @@ class Proxy:
             compactor=compactor,
             metrics=self.metrics,
             turnstile=self.turnstile,
+        )
+        self.status = Status(
+            self.board,
+            now=time.time,
+            upstream_url=self.upstream.target.root,
+            upstream_state=self._upstream_state,
+            store_state=self._store_state,
         )
         self._warned_at = -_WARN_EVERY_SECONDS
         self._asked_upstream_at = -_ASK_EVERY_SECONDS
@@ -248,6 +256,8 @@ def make_app(config: Config, environ: Mapping[str, str] | None = None) -> Starle
     ]
     if config.metrics.enabled:
         routes.append(Route("/metrics", proxy.metrics_page))
+    if config.status.enabled:
+        routes += proxy.status.routes()
     span: Callable[[Starlette], AbstractAsyncContextManager[None]] = lifespan
     app = Starlette(
         routes=[*routes, Route("/{path:path}", _Endpoint(proxy.handle), methods=None)], lifespan=span

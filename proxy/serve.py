@@ -50,9 +50,17 @@ def run(config: Config) -> int:
     log_to(level=config.log.level, style=config.log.format)
     app = make_app(config, os.environ)
     with contextlib.closing(_socket(config)) as listening:
-        server = uvicorn.Server(server_config(app, host=config.server.host, port=config.server.port))
+        server = _Server(server_config(app, host=config.server.host, port=config.server.port))
         asyncio.run(_serve(server, app.state.proxy, listening))
     return 0
+
+
+class _Server(uvicorn.Server):
+    """uvicorn, which would wait for open status pages until the end of its patience."""
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self.config.app.state.proxy.status.close()  # type: ignore[union-attr]
+        await super().shutdown(sockets)
 
 
 async def _serve(server: uvicorn.Server, proxy: Proxy, listening: socket.socket) -> None:
