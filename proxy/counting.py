@@ -97,6 +97,10 @@ class Counts:
         learned.error += WEIGHT * (missed - learned.error)
         learned.factor += WEIGHT * (ratio - learned.factor)
 
+    def has_learned(self, model: str) -> bool:
+        """Whether there is a factor that the upstream's own words were behind."""
+        return model in self._models
+
     def factor(self, model: str) -> float:
         """What an estimate is to be multiplied by; 1.0 for a model without an answer yet."""
         learned = self._models.get(model)

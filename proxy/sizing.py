@@ -102,11 +102,16 @@ class Sizing:
         if ask is not None and budget is not None and total >= _LEAST_ASKED:
             doubt = max(_LEAST_DOUBT, self.counts.estimate_error(conversation.model)) * unknown
             limits = (budget.compact_at * budget.limit, float(budget.limit))
-            if budget.is_near_a_limit(total) and any(abs(total - limit) <= doubt for limit in limits):
+            is_close = budget.is_near_a_limit(total) and any(abs(total - limit) <= doubt for limit in limits)
+            # What decides and cuts after a restart must not be blinder than what did before it.
+            is_blind = not self.counts.has_learned(conversation.model)
+            if is_close or is_blind:
                 exact = await ask()
                 if exact:
                     total = exact
                     self.counts.remember(conversation.model, keys[-1], exact)
+                    if is_blind:
+                        self.counts.learn(conversation.model, raw, exact)
         scale = total / raw if raw else 1.0
         return Measured(sizes=_scaled(parts, total), total=total, raw=raw, scale=scale, keys=tuple(keys))
 
