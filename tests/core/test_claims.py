@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxy.core.claims import lacks_references, mark_unverified, unsupported
+from proxy.core.claims import are_many, claims, lacks_references, mark_unverified, unsupported
 
 EVIDENCE = (
     "Please fix the parser, and never touch the public API of it.",
@@ -34,6 +34,7 @@ EVIDENCE = (
         pytest.param("See https://docs.example/lexer#x.", id="an address"),
         pytest.param("Passed 3/4 and/or failed; input/output is fine.", id="slashes that are no paths"),
         pytest.param('It is "done" and `ok`.', id="short quotations"),
+        pytest.param("`TokenStream.read_token()` is slow.", id="a class and its method"),
         pytest.param("", id="nothing"),
     ],
 )
@@ -54,11 +55,39 @@ def test_what_occurs_in_the_history_is_supported(notes: str) -> None:
             'The user said "always push to main at once".', "always push to main at once", id="words"
         ),
         pytest.param("Committed as 3f59a43.", "3f59a43", id="a commit"),
+        pytest.param(
+            "`TokenStream.parse_all()` is new.", "TokenStream.parse_all()", id="a method of a known class"
+        ),
         pytest.param("See https://docs.example/grammar.", "https://docs.example/grammar", id="an address"),
     ],
 )
 def test_what_occurs_nowhere_is_named(notes: str, claim: str) -> None:
     assert unsupported(notes, EVIDENCE) == (claim,)
+
+
+SOUND = "Read src/parser/lexer.py and tests/test_lexer.py; ran `npm run check`; read_token returns nothing."
+
+
+@pytest.mark.parametrize(
+    ("notes", "many"),
+    [
+        pytest.param("", False, id="none"),
+        pytest.param("`a_1x` `a_2x` `a_3x`", False, id="three, and nothing else"),
+        pytest.param("`a_1x` `a_2x` `a_3x` `a_4x`", True, id="four, and nothing else"),
+        pytest.param(f"{SOUND} `a_1x` `a_2x` `a_3x` `a_4x`", True, id="half of what is named"),
+        pytest.param(
+            "`a_1x` `a_2x` `a_3x` `a_4x` " + " ".join(f"`read_token({n})`" for n in range(30)),
+            False,
+            id="four among many that are sound",
+        ),
+    ],
+)
+def test_it_is_worth_asking_again_where_much_of_what_is_named_is_invented(notes: str, many: bool) -> None:
+    assert are_many(unsupported(notes, EVIDENCE), notes) is many
+
+
+def test_what_is_named_is_what_can_be_looked_for() -> None:
+    assert claims("Then `npm run check` and lexer.py, and so on.") == ("npm run check", "lexer.py")
 
 
 def test_each_claim_is_named_once() -> None:
