@@ -24,7 +24,6 @@ from proxy.metrics import Metrics
 from proxy.noting import Noting, Refused
 from proxy.rewrites import Past, Rewrites
 from proxy.sharing import Shared
-from proxy.sizing import Sizing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +52,6 @@ class Compaction:
         looking: Looking,
         noting: Noting,
         rewrites: Rewrites,
-        sizing: Sizing,
         metrics: Metrics,
         board: Board,
     ) -> None:
@@ -61,7 +59,6 @@ class Compaction:
         self._looking = looking
         self._noting = noting
         self._rewrites = rewrites
-        self._sizing = sizing
         self._metrics = metrics
         self._board = board
         self._making: Shared[Made] = Shared()
@@ -91,8 +88,7 @@ class Compaction:
             text=before.notes if before else "",
             uncovered_turns=sum(covered <= start < replaced for start in starts),
         )
-        count = self._sizing.counter(conversation.model)
-        return render_block(conversation, replaced, notes, terms.rooms, count)
+        return render_block(conversation, replaced, notes, terms.rooms, terms.count)
 
     def _is_worth_it(self, terms: Terms, look: Look) -> bool:
         return self._next_step(terms, look) is not None or (
@@ -101,7 +97,7 @@ class Compaction:
 
     def _kept(self, terms: Terms, look: Look) -> Callable[[int], int]:
         """For a number of replaced messages the size of the block without notes."""
-        count = self._sizing.counter(look.conversation.model)
+        count = terms.count
         return lambda replaced: count(render_block(look.conversation, replaced, Notes(), terms.rooms, count))
 
     def _decide(self, terms: Terms, look: Look, *, forced: bool = False) -> Decision:
@@ -192,7 +188,7 @@ class Compaction:
             aim=terms.notes_room,
             limit=terms.notes_room,
             keep_chars=self._config.trim_chars,
-            count=self._sizing.counter(conversation.model),
+            count=terms.count,
             block=lambda replaced: self.block(terms, part, replaced),
         )
         if trimmed is None:

@@ -86,7 +86,6 @@ class Compactor:
             upstream=upstream,
             rewrites=self._rewrites,
             looking=self._looking,
-            sizing=sizing,
             metrics=metrics,
             turnstile=turnstile,
             board=board,
@@ -96,7 +95,6 @@ class Compactor:
             looking=self._looking,
             noting=noting,
             rewrites=self._rewrites,
-            sizing=sizing,
             metrics=metrics,
             board=board,
         )
@@ -136,7 +134,7 @@ class Compactor:
         if overflow is not None and budget.fits(look.total):
             budget = _shrunk(budget, look.total)
         trigger = Trigger.OVERFLOW if overflow else Trigger.THRESHOLD
-        terms = self._looking.terms(asked, digests, found, budget, trigger)
+        terms = self._looking.terms(asked, digests, found, budget, trigger, look=look)
         made = Made(rewrite=past.rewrite)
         if may_compact and budget.compact_at and (overflow or budget.is_over(look.total)):
             made = await self._compaction.run(terms, past, look, on_notes)
@@ -231,7 +229,7 @@ class Compactor:
             aim=aim_of(conversation, look.measured.sizes, budget, share=self._config.trim_to),
             limit=budget.limit,
             keep_chars=self._config.trim_chars,
-            count=self._sizing.counter(conversation.model),
+            count=terms.count,
             block=lambda replaced: self._compaction.block(terms, look, replaced),
         )
         if trimmed is None:

@@ -2,6 +2,7 @@
 Look at a history as it would be sent: the view, its size, and the terms that hold for it.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from proxy.asked import Asked, Trigger
@@ -54,6 +55,8 @@ class Terms:
         notes_room: The longest view that notes can be made over.
         allowance: Tokens left for reasoning before the notes.
         trigger: What set a compaction off, if there is one.
+        count: Size of a text, at the scale of this very history: what other sessions taught of the
+            model's tokens must not move what this one is shown.
     """
 
     asked: Asked
@@ -65,6 +68,7 @@ class Terms:
     notes_room: int
     allowance: int
     trigger: Trigger
+    count: Callable[[str], int]
 
     @property
     def conversation_id(self) -> str:
@@ -103,15 +107,23 @@ class Looking:
         self._skips = 0
 
     def terms(
-        self, asked: Asked, digests: tuple[bytes, ...], found: Found, budget: Budget, trigger: Trigger
+        self,
+        asked: Asked,
+        digests: tuple[bytes, ...],
+        found: Found,
+        budget: Budget,
+        trigger: Trigger,
+        *,
+        look: Look,
     ) -> Terms:
-        """The terms for a request whose budget is known."""
+        """The terms for a request whose budget is known, and whose history was seen as *look*."""
         config = self._config
         auto = min(_NOTES_MOST, max(_NOTES_LEAST, budget.limit // _NOTES_DIVISOR))
         notes_max = auto if config.notes_max_tokens == "auto" else config.notes_max_tokens
         window = found.window or budget.window
         allowance = reasoning_allowance(config.notes_reasoning_tokens, window)
-        instruction = self._sizing.counter(asked.parsed.conversation.model)(config.notes_instruction)
+        count_text = self._sizing.counter(look.measured)
+        instruction = count_text(config.notes_instruction)
         return Terms(
             asked=asked,
             digests=digests,
@@ -132,6 +144,7 @@ class Looking:
             notes_room=window - notes_max - allowance - instruction,
             allowance=allowance,
             trigger=trigger,
+            count=count_text,
         )
 
     async def look(

@@ -28,7 +28,6 @@ from proxy.looking import Look, Looking, Terms
 from proxy.metrics import Metrics
 from proxy.notes_call import NotesAnswer, ask_for_notes
 from proxy.rewrites import Rewrites
-from proxy.sizing import Sizing
 from proxy.turnstile import Turnstile
 from proxy.upstream import Upstream
 
@@ -65,7 +64,6 @@ class Noting:
         upstream: Upstream,
         rewrites: Rewrites,
         looking: Looking,
-        sizing: Sizing,
         metrics: Metrics,
         turnstile: Turnstile,
         board: Board,
@@ -76,7 +74,6 @@ class Noting:
         self._upstream = upstream
         self._rewrites = rewrites
         self._looking = looking
-        self._sizing = sizing
         self._metrics = metrics
 
     async def compact(self, terms: Terms, look: Look, replaced: int, *, is_step: bool) -> Rewrite | Refused:
@@ -88,13 +85,12 @@ class Noting:
         """
         started = time.monotonic()
         conversation = look.conversation
-        count = self._sizing.counter(conversation.model)
         end = conversation.brief_end
         written = await self._write(terms, look, replaced)
         if isinstance(written, Refused):
             return written
         block = await asyncio.to_thread(
-            render_block, conversation, replaced, Notes(text=written.notes), terms.rooms, count
+            render_block, conversation, replaced, Notes(text=written.notes), terms.rooms, terms.count
         )
         before = look.rewrite or Rewrite(seen=0)
         seen = len(conversation.messages) - end
@@ -176,7 +172,7 @@ class Noting:
                 body=body,
                 room=notes_max,
                 limit=how.limit,
-                count=self._sizing.counter(conversation.model),
+                count=terms.count,
                 sources=[source for source in sources if source],
                 idle_timeout_seconds=self._config.notes_idle_timeout_seconds,
             )
@@ -197,7 +193,7 @@ class Noting:
         conversation = look.conversation
         model = self._metrics.model(conversation.model)
         usage = written.usage
-        notes_tokens = self._sizing.counter(conversation.model)(written.notes)
+        notes_tokens = terms.count(written.notes)
         folded = bool(look.rewrite and look.rewrite.notes)
         end = conversation.brief_end
         gone = conversation.messages[end : end + rewrite.replaced]

@@ -105,7 +105,9 @@ class Sizing:
             is_close = budget.is_near_a_limit(total) and any(abs(total - limit) <= doubt for limit in limits)
             # What decides and cuts after a restart must not be blinder than what did before it.
             is_blind = not self.counts.has_learned(conversation.model)
-            if is_close or is_blind:
+            # What is about to be rewritten is counted first: every size that follows hangs on it.
+            is_over = bool(unknown) and (budget.is_over(total) or not budget.fits(total))
+            if is_close or is_blind or is_over:
                 exact = await ask()
                 if exact:
                     total = exact
@@ -115,10 +117,9 @@ class Sizing:
         scale = total / raw if raw else 1.0
         return Measured(sizes=_scaled(parts, total), total=total, raw=raw, scale=scale, keys=tuple(keys))
 
-    def counter(self, model: str) -> Callable[[str], int]:
-        """Counts one text in tokens of *model*."""
-        factor = self.counts.factor(model)
-        return lambda text: math.ceil(self._tokenizer.count(text) * factor)
+    def counter(self, measured: Measured) -> Callable[[str], int]:
+        """Counts one text as those of the view that was *measured*."""
+        return lambda text: math.ceil(self._tokenizer.count(text) * measured.scale)
 
     def _count_parts(self, conversation: Conversation, rewrite: Rewrite | None, view: View) -> Sizes:
         count = self._tokenizer

@@ -14,6 +14,7 @@ import logging
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
+from functools import cache
 from importlib import resources
 from typing import Protocol
 
@@ -70,9 +71,10 @@ class Encoding(Protocol):
         ...
 
 
+@cache
 def read_o200k(package: str = _PACKAGE, data: str = _DATA) -> Encoding:
     """
-    The o200k encoding, from a file of an installed package.
+    The o200k encoding, from a file of an installed package; read once in a process.
 
     Raises:
         ImportError: If the package is not installed.
