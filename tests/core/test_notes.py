@@ -1,0 +1,127 @@
+"""Which answers may stand for the replaced turns, and what is left of them."""
+
+import pytest
+
+from proxy.core.notes import (
+    RETRY_TOOL,
+    Accepted,
+    Flag,
+    Reason,
+    Rejected,
+    instruct,
+    judge,
+    reasoning_allowance,
+    without_reasoning,
+)
+from tests.core.sessions import tokens
+
+ROOM = 100
+GOOD = "The user wants the rate changed.\nThe agent changed it in rates.py.\nThe tests passed."
+LINE = "The agent looked at one more part of the shop and found nothing.\n"
+
+
+def judged(text: str, **how: object) -> Accepted | Rejected:
+    asked = {"reasoned": False, "called": False, "cut": False, "room": ROOM, "count": tokens, "sources": ()}
+    return judge(text, **(asked | how))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("text", "how", "reason"),
+    [
+        pytest.param("", {}, Reason.EMPTY, id="nothing"),
+        pytest.param(" \n\t ", {}, Reason.EMPTY, id="white space"),
+        pytest.param("", {"reasoned": True}, Reason.ONLY_REASONING, id="reasoning beside it"),
+        pytest.param("<think>Let me see", {}, Reason.ONLY_REASONING, id="reasoning that never ends"),
+        pytest.param("<think>So.</think>\n", {}, Reason.ONLY_REASONING, id="reasoning alone"),
+        pytest.param("<thinking>So", {"cut": True}, Reason.ONLY_REASONING, id="reasoning up to the limit"),
+        pytest.param(GOOD, {"called": True}, Reason.TOOL_CALL, id="a call beside text"),
+        pytest.param(
+            'Now:\n<tool_call>{"name": "read"}</tool_call>', {}, Reason.TOOL_MARKUP, id="a call as markup"
+        ),
+        pytest.param('[TOOL_CALLS][{"name": "read"}]', {}, Reason.TOOL_MARKUP, id="Mistral's markup"),
+        pytest.param("<|python_tag|>read()", {}, Reason.TOOL_MARKUP, id="Llama's markup"),
+        pytest.param("<function=read>", {}, Reason.TOOL_MARKUP, id="a function tag"),
+        pytest.param('{"name": "read", "arguments": {}}', {}, Reason.TOOL_MARKUP, id="a call as JSON"),
+        pytest.param('```json\n[{"name": "read", "parameters": {}}]```', {}, Reason.TOOL_MARKUP, id="fenced"),
+        pytest.param(LINE * 20, {}, Reason.TOO_LARGE, id="far larger than its room"),
+        pytest.param("word " * 90, {"cut": True}, Reason.EMPTY, id="cut in its only line"),
+        pytest.param("One.\n" + "word " * 90, {"cut": True}, Reason.TOO_LARGE, id="cut, hardly a line whole"),
+    ],
+)
+def test_no_notes(text: str, how: dict[str, object], reason: Reason) -> None:
+    verdict = judged(text, **how)
+    assert isinstance(verdict, Rejected)
+    assert verdict.reason is reason
+
+
+@pytest.mark.parametrize(
+    ("text", "how", "notes", "flags"),
+    [
+        pytest.param(GOOD, {}, GOOD, (), id="as they are"),
+        pytest.param(f"\n\n{GOOD}\n", {}, GOOD, (), id="without space around"),
+        pytest.param(f"<think>So.\n\nWell.</think>\n{GOOD}", {}, GOOD, (), id="without reasoning"),
+        pytest.param(f"So the user\n</think>\n{GOOD}", {}, GOOD, (), id="reasoning opened by the template"),
+        pytest.param("I would call <tool_call> here.", {}, "I would call <tool_call> here.", (), id="quoted"),
+        pytest.param(
+            LINE * 4 + "The agent then", {"cut": True}, (LINE * 4).rstrip(), (Flag.CUT,), id="to a full line"
+        ),
+        pytest.param(
+            LINE * 3 + "It ended. The agent then",
+            {"cut": True},
+            LINE * 3 + "It ended.",
+            (Flag.CUT,),
+            id="to a full sentence",
+        ),
+        pytest.param(LINE * 7, {}, (LINE * 5).rstrip(), (Flag.CUT,), id="a little over its room"),
+    ],
+)
+def test_notes(text: str, how: dict[str, object], notes: str, flags: tuple[Flag, ...]) -> None:
+    assert judged(text, **how) == Accepted(notes, flags)
+
+
+@pytest.mark.parametrize("cut", [False, True])
+@pytest.mark.parametrize("lines", range(1, 40))
+def test_accepted_notes_are_never_larger_than_their_room(lines: int, cut: bool) -> None:
+    verdict = judged(LINE * lines, cut=cut)
+    assert isinstance(verdict, Rejected) or tokens(verdict.notes) <= ROOM
+
+
+@pytest.mark.parametrize(
+    ("text", "sources", "copied"),
+    [
+        pytest.param(GOOD, (GOOD,), True, id="a whole text"),
+        pytest.param(GOOD, (GOOD.replace("\n", "  \n "),), True, id="with other white space"),
+        pytest.param(LINE * 5, ("Before.\n" + LINE + "After.",), True, id="its lines"),
+        pytest.param(LINE * 2 + GOOD, (LINE,), False, id="a quotation"),
+        pytest.param(GOOD, ("The agent changed it.",), False, id="in its own words"),
+    ],
+)
+def test_a_copy_of_the_input_is_flagged_not_rejected(
+    text: str, sources: tuple[str, ...], copied: bool
+) -> None:
+    verdict = judged(text, sources=sources)
+    assert isinstance(verdict, Accepted)
+    assert (Flag.COPIED in verdict.flags) is copied
+
+
+def test_only_calls_are_worth_another_word() -> None:
+    assert judged("", called=True) == Rejected(Reason.TOOL_CALL, RETRY_TOOL)
+    assert judged("<tool_call>") == Rejected(Reason.TOOL_MARKUP, RETRY_TOOL)
+    assert judged("") == Rejected(Reason.EMPTY)
+
+
+def test_the_instruction_asks_for_less_than_there_is_room() -> None:
+    text = instruct("In {language}, {words} words, {as} it is.\n", language="French", notes_max=1000)
+    assert text == "In French, 600 words, {as} it is."
+    again = instruct("{words}", language="French", notes_max=10, correction="Shorter.")
+    assert again == "50\n\nShorter."
+
+
+@pytest.mark.parametrize(("window", "allowance"), [(4096, 512), (131072, 2048)])
+def test_reasoning_has_an_allowance_of_its_own(window: int, allowance: int) -> None:
+    assert reasoning_allowance(2048, window) == allowance
+
+
+@pytest.mark.parametrize("text", ["<think>" * 2000, "</think>" * 2000, "<think>a</thinking>" * 500])
+def test_odd_reasoning_tags_take_no_time(text: str) -> None:
+    assert len(without_reasoning(text)) <= len(text)
