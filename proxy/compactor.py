@@ -313,7 +313,7 @@ class Compactor:
         """What can be told of a prompt that is about to be sent."""
         metrics, model = self._metrics, self._metrics.model(look.conversation.model)
         metrics.budget_share.labels(model).observe(look.total / terms.budget.limit)
-        cause = metrics.conversations.sent(terms.conversation_id, look.measured.keys, look.rewrite)
+        cause = metrics.conversations.sent((model, terms.conversation_id), look.measured.keys, look.rewrite)
         if cause:
             metrics.prefix_rewrites.labels(model, cause.value).inc()
 

@@ -7,11 +7,15 @@ Events are ordinary records of the logger `proxy`; their fields ride along in `e
 import logging
 import sys
 import time
+import traceback
 from collections.abc import Callable
 from datetime import UTC, datetime
+from types import TracebackType
 from typing import TextIO
 
 import orjson
+
+_ExcInfo = tuple[type[BaseException], BaseException, TracebackType | None] | tuple[None, None, None]
 
 _log = logging.getLogger("proxy")
 
@@ -43,7 +47,7 @@ class JsonLines(logging.Formatter):
         }
         entry |= getattr(record, "fields", {})
         if record.exc_info:
-            entry["error"] = self.formatException(record.exc_info)
+            entry["error"] = _trace(record.exc_info)
         return orjson.dumps(entry, default=str).decode("utf-8", "replace")
 
 
@@ -57,7 +61,14 @@ class Plain(logging.Formatter):
         clock = time.strftime("%H:%M:%S", time.localtime(record.created))
         event = record.getMessage().replace("\n", "\\n").replace("\r", "\\r")
         line = f"{clock} {record.levelname.lower()} {event}" + (f" {said}" if said else "")
-        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+        return f"{line}\n{_trace(record.exc_info)}" if record.exc_info else line
+
+
+def _trace(exc_info: _ExcInfo) -> str:
+    """Where an exception came from and what it is, but not what it says: that may quote a message."""
+    kind, _, frames = exc_info
+    where = "".join(traceback.format_tb(frames))
+    return f"Traceback (most recent call last):\n{where}{kind.__name__ if kind else 'no exception'}"
 
 
 def log_to(stream: TextIO | None = None, *, level: str = "info", style: str = "json") -> None:

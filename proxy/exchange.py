@@ -180,8 +180,9 @@ class Exchange:
 
     def _saved(self, prepared: Prepared) -> None:
         metrics = self._services.metrics
-        if metrics.conversations.saved(prepared.conversation):
-            metrics.runs_saved.labels(metrics.model(prepared.model)).inc()
+        model = metrics.model(prepared.model)
+        if metrics.conversations.saved((model, prepared.conversation)):
+            metrics.runs_saved.labels(model).inc()
 
     async def _read_beginning(self, asked: Asked | None, prepared: Prepared, response: Response) -> Beginning:
         if asked is None:

@@ -8,6 +8,7 @@ bounds the names that clients send. `docs/metrics.md` says what to make of each.
 import time
 from collections.abc import Callable, Sequence
 from enum import StrEnum
+from typing import TypeVar
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics
 
@@ -34,6 +35,8 @@ _CACHED = (0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.98, 0.99, 1.0)
 _ERRORS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5, 1.0)
 
 _MODEL = ("model",)
+
+T = TypeVar("T", Counter, Histogram)
 
 
 class State(StrEnum):
@@ -66,9 +69,10 @@ class Metrics:
         self.registry = registry
         self.conversations = Conversations(now)
         self._models: set[str] = set()
+        self._by_model: list[Counter | Histogram] = []
 
         def counter(name: str, text: str, labels: Sequence[str] = ()) -> Counter:
-            return Counter(name, text, labels, registry=registry)
+            return self._kept(Counter(name, text, labels, registry=registry), labels)
 
         def gauge(name: str, text: str, labels: Sequence[str] = ()) -> Gauge:
             return Gauge(name, text, labels, registry=registry)
@@ -76,7 +80,7 @@ class Metrics:
         def histogram(
             name: str, text: str, buckets: Sequence[float], labels: Sequence[str] = _MODEL
         ) -> Histogram:
-            return Histogram(name, text, labels, buckets=buckets, registry=registry)
+            return self._kept(Histogram(name, text, labels, buckets=buckets, registry=registry), labels)
 
         # The proxy itself.
         self.build_info = gauge("proxy_build_info", "Always 1; its label is the version.", ("version",))
@@ -238,6 +242,11 @@ class Metrics:
         if usage.cached is not None:
             self.notes_cached.labels(model).observe(min(1.0, usage.cached / usage.prompt))
 
+    def _kept(self, metric: T, labels: Sequence[str]) -> T:
+        if labels == _MODEL:
+            self._by_model.append(metric)
+        return metric
+
     def _begin(self, model: str) -> None:
         """Series at 0, so that the first event of a kind is an increase and not a new series."""
         for trigger in Trigger:
@@ -256,15 +265,7 @@ class Metrics:
             self.overflows.labels(model, outcome.value)
         for cause in Cause:
             self.prefix_rewrites.labels(model, cause.value)
-        for metric in (
-            self.trim_before,
-            self.over_budget,
-            self.runs_saved,
-            self.notes_tokens,
-            self.notes_completion_tokens,
-            self.notes_unsupported,
-            self.completion_tokens,
-        ):
+        for metric in self._by_model:
             metric.labels(model)
 
 

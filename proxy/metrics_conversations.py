@@ -20,6 +20,10 @@ ACTIVE_SECONDS = 3600.0
 MOST_CONVERSATIONS = 10_000
 
 
+# The model, since each has a cache of its own, and the conversation's short id.
+Key = tuple[str, str]
+
+
 class Cause(StrEnum):
     """Why a prompt does not extend the one before it."""
 
@@ -38,7 +42,7 @@ class _Known:
 
 class Conversations:
     """
-    The conversations of the last hour, by their short ids. For one event loop.
+    The conversations of the last hour. For one event loop.
 
     Args:
         now: Seconds, monotonic.
@@ -48,14 +52,14 @@ class Conversations:
     def __init__(self, now: Callable[[], float] = time.monotonic, *, most: int = MOST_CONVERSATIONS) -> None:
         self._now = now
         self._most = most
-        self._known: OrderedDict[str, _Known] = OrderedDict()
+        self._known: OrderedDict[Key, _Known] = OrderedDict()
 
-    def sent(self, conversation: str, prefixes: Collection[bytes], rewrite: Rewrite | None) -> Cause | None:
+    def sent(self, conversation: Key, prefixes: Collection[bytes], rewrite: Rewrite | None) -> Cause | None:
         """
         A prompt is about to be sent; says why it does not extend the last one of its conversation.
 
         Args:
-            conversation: Its id.
+            conversation: Which one.
             prefixes: What stands for each prefix of the prompt, the whole one last.
             rewrite: How its history is shown.
 
@@ -72,7 +76,7 @@ class Conversations:
             return Cause.CLIENT
         return Cause.TRIM if rewrite.is_trim else Cause.COMPACTION
 
-    def saved(self, conversation: str) -> bool:
+    def saved(self, conversation: Key) -> bool:
         """An answer came that would not have come without the proxy; True for the first in a conversation."""
         known = self._touch(conversation)
         is_first = not known.is_saved
@@ -84,7 +88,7 @@ class Conversations:
         self._forget()
         return len(self._known)
 
-    def _touch(self, conversation: str) -> _Known:
+    def _touch(self, conversation: Key) -> _Known:
         known = self._known.setdefault(conversation, _Known(asked_at=0.0))
         known.asked_at = self._now()
         self._known.move_to_end(conversation)
