@@ -9,7 +9,7 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 import orjson
@@ -18,7 +18,7 @@ from prometheus_client.exposition import choose_encoder
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response as Reply
-from starlette.routing import Route
+from starlette.routing import BaseRoute, Match, Route
 from starlette.types import Receive, Scope, Send
 
 from proxy.board import MOST_CONVERSATIONS, Board
@@ -145,6 +145,8 @@ class Proxy:
             raw = await client.whole_body(self.config.server.max_body_bytes)
             exchange = Exchange(self.services, dialect, client)
             await client.while_there(exchange.run(raw, url))
+        except ClientGone:
+            raise
         except ProxyError as error:
             await self._tell(client, error, compacted)
         except Exception:
@@ -159,8 +161,9 @@ class Proxy:
         emit("request.refused", level=logging.WARNING, status=error.status, code=error.code, why=str(error))
         if not client.started:
             await client.whole(error.status, dialect.error(error.status, error.code, str(error)))
-        elif client.is_stream:
-            # Not ended: a client must not take a broken answer for a whole one.
+        elif client.is_stream and client.is_between_events:
+            # Not ended: a client must not take a broken answer for a whole one. Nor is half an
+            # event gone on with.
             await client.chunk(dialect.error_event(error.status, error.code, str(error)))
 
     def _store_failed(self, error: StoreError) -> None:
@@ -259,11 +262,22 @@ def make_app(config: Config, environ: Mapping[str, str] | None = None) -> Starle
     if config.status.enabled:
         routes += proxy.status.routes()
     span: Callable[[Starlette], AbstractAsyncContextManager[None]] = lifespan
-    app = Starlette(
-        routes=[*routes, Route("/{path:path}", _Endpoint(proxy.handle), methods=None)], lifespan=span
-    )
+    app = Starlette(routes=[*routes, _Everything(proxy.handle)], lifespan=span)
     app.state.proxy = proxy
     return app
+
+
+class _Everything(BaseRoute):
+    """Every method and path; a pattern would leave out paths with a line break in them."""
+
+    def __init__(self, app: Callable[[Scope, Receive, Send], Awaitable[None]]) -> None:
+        self._app = app
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        return (Match.FULL if scope["type"] == "http" else Match.NONE), {}
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._app(scope, receive, send)
 
 
 class _Endpoint:

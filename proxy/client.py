@@ -9,7 +9,9 @@ from typing import Any
 from starlette.types import Receive, Scope, Send
 
 from proxy import headers as hd
-from proxy.errors import BodyTooLarge
+from proxy.errors import BodyTooLarge, UpstreamUnreachable
+
+_EVENT_ENDS = (b"\n\n", b"\r\n\r\n", b"\r\r")
 
 
 class ClientGone(Exception):
@@ -25,6 +27,8 @@ class Client:
         started: Whether the head of the answer is out.
         status: Its status, 0 before.
         is_stream: Whether it is a stream of events.
+        is_between_events: Whether what was sent of it ends with an event or a comment, so that
+            another event may follow.
     """
 
     def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -32,10 +36,14 @@ class Client:
         self.headers: Sequence[tuple[bytes, bytes]] = scope["headers"]
         raw_path: bytes = scope.get("raw_path") or scope["path"].encode()
         self.raw_path = raw_path.split(b"?")[0].decode("latin-1")
-        self.query: str = scope.get("query_string", b"").decode("latin-1")
+        self.query: str = _escaped(scope.get("query_string", b""))
         self.started = False
         self.status = 0
         self.is_stream = False
+        self.is_between_events = True
+        self._end = b""
+        self._has_ended = False
+        self._refusal: BodyTooLarge | ClientGone | None = None
         self._receive = receive
         self._send = send
         self._body_read = asyncio.Event()
@@ -60,11 +68,13 @@ class Client:
         while more:
             message = await self._receive()
             if message["type"] == "http.disconnect":
-                raise ClientGone
+                self._refusal = ClientGone()
+                raise self._refusal
             piece = message.get("body", b"")
             size += len(piece)
             if size > limit:
-                raise _too_large(limit)
+                self._refusal = _too_large(limit)
+                raise self._refusal
             more = message.get("more_body", False)
             if not more:
                 self._body_read.set()
@@ -79,7 +89,8 @@ class Client:
         """
         Do *work*, and cancel it as soon as the client leaves.
 
-        Whatever the work raises is raised, unless the client has left.
+        Whatever the work raises is raised, unless the client has left. Work that fails because
+        the body which it sends on broke off raises what `body` raised.
         """
         task = asyncio.ensure_future(work)
         watch = asyncio.ensure_future(self._leaves())
@@ -94,10 +105,20 @@ class Client:
             results = await asyncio.gather(task, watch, return_exceptions=True)
         error = results[0]
         if not left and isinstance(error, BaseException):
-            raise error
+            raise self._refusal or error
 
     async def head(self, status: int, headers: Sequence[tuple[bytes, bytes]]) -> None:
-        """Send status and headers."""
+        """
+        Send status and headers.
+
+        Raises:
+            UpstreamUnreachable: If the status is none of HTTP's, which the server cannot send.
+        """
+        if not 200 <= status <= 599:
+            raise UpstreamUnreachable(
+                f"the upstream answered with the status {status}, which HTTP does not have; check "
+                "`upstream.url`"
+            )
         self.started = True
         self.status = status
         self.is_stream = any(n == b"content-type" and b"event-stream" in v for n, v in headers)
@@ -105,10 +126,15 @@ class Client:
 
     async def chunk(self, data: bytes) -> None:
         """Send a piece of the body; returns once the connection takes more."""
+        if self.is_stream:
+            self._end = (self._end + data)[-4:]
+            is_comment = self.is_between_events and data.startswith(b":") and data.endswith(b"\n")
+            self.is_between_events = is_comment or self._end.endswith(_EVENT_ENDS)
         await self._send({"type": "http.response.body", "body": data, "more_body": True})
 
     async def end(self, data: bytes = b"") -> None:
         """Send the last piece. An answer that is not ended is broken off by the server."""
+        self._has_ended = True
         await self._send({"type": "http.response.body", "body": data, "more_body": False})
 
     async def whole(
@@ -131,6 +157,13 @@ class Client:
         except RuntimeError:
             # A server that has nothing more to say of this client has lost it.
             return
+        if self._has_ended:
+            # It says so after a whole answer too: what is left to do then may end by itself.
+            await asyncio.Event().wait()
+
+
+def _escaped(query: bytes) -> str:
+    return "".join(chr(byte) if byte < 128 else f"%{byte:02X}" for byte in query)
 
 
 def _too_large(limit: int) -> BodyTooLarge:

@@ -29,17 +29,17 @@ OFF_SWITCH = b"x-compaction"
 _FOR_US = frozenset((OFF_SWITCH,))
 # By these a caller is told from others.
 _CREDENTIALS = (b"authorization", b"x-api-key", b"api-key")
+# They hold for the very bytes of a body, and no longer for one that was changed.
+OF_THE_BYTES = frozenset((b"content-encoding", b"content-md5", b"content-digest", b"digest", b"repr-digest"))
 # They describe a body, or what the client can read.
-_OF_A_BODY = frozenset(
-    (b"content-encoding", b"content-type", b"accept-encoding", b"accept", b"content-md5", b"digest")
-)
+_OF_A_BODY = OF_THE_BYTES | {b"content-type", b"accept-encoding", b"accept"}
 
 
 def for_upstream(headers: Iterable[Raw], *, drop: Iterable[bytes] = ()) -> list[tuple[str, str]]:
     """A request's end-to-end headers."""
     pairs = [(name.lower(), value) for name, value in headers]
     gone = _HOP_BY_HOP | _RESTATED | _FOR_US | _named_by_connection(pairs) | frozenset(drop)
-    return [(n.decode("latin-1"), v.decode("latin-1")) for n, v in pairs if n not in gone]
+    return [(n.decode("latin-1"), _text(v)) for n, v in pairs if n not in gone]
 
 
 def for_own_request(headers: Iterable[Raw]) -> tuple[tuple[str, str], ...]:
@@ -47,10 +47,10 @@ def for_own_request(headers: Iterable[Raw]) -> tuple[tuple[str, str], ...]:
     return tuple(for_upstream(headers, drop=_OF_A_BODY))
 
 
-def for_client(headers: Iterable[Raw]) -> list[Raw]:
+def for_client(headers: Iterable[Raw], *, drop: Iterable[bytes] = ()) -> list[Raw]:
     """A response's end-to-end headers; Content-Length stays, since the body's bytes do."""
     pairs = [(name.lower(), value) for name, value in headers]
-    gone = _HOP_BY_HOP | _named_by_connection(pairs)
+    gone = _HOP_BY_HOP | _named_by_connection(pairs) | frozenset(drop)
     return [(n, v) for n, v in pairs if n not in gone]
 
 
@@ -63,6 +63,14 @@ def credentials(headers: Iterable[Raw]) -> tuple[str, ...]:
 def value_of(headers: Iterable[Raw], name: bytes) -> str:
     """The value of a header, several joined by commas; empty where it is absent."""
     return ", ".join(v.decode("latin-1") for n, v in headers if n.lower() == name)
+
+
+def _text(value: bytes) -> str:
+    """The transport writes UTF-8, so that what is UTF-8 keeps its bytes."""
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return value.decode("latin-1")
 
 
 def _named_by_connection(pairs: Iterable[Raw]) -> frozenset[bytes]:

@@ -32,7 +32,7 @@ async def count_tokens(services: Services, dialect: Dialect, client: Client, raw
         tokens = prepared.tokens
         changed = prepared.body is not None
         body = raw if prepared.body is None else prepared.body
-    headers = hd.for_upstream(client.headers, drop=(b"content-encoding",) if changed else ())
+    headers = hd.for_upstream(client.headers, drop=hd.OF_THE_BYTES if changed else ())
     response = await services.upstream.send("POST", url, headers=headers, body=body)
     try:
         if response.status in _ABSENT and tokens:

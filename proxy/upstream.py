@@ -8,11 +8,14 @@ without httpx's client: its own interface is the one that relays chunks as they 
 """
 
 from collections.abc import AsyncIterator, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass
 
 import aiohttp
 import httpx
 from httpx_aiohttp import AiohttpTransport
+from multidict import CIMultiDict
+from yarl import URL
 
 from proxy.errors import UpstreamStalled, UpstreamUnreachable
 from proxy.paths import Target
@@ -26,6 +29,13 @@ KEEPALIVE_SECONDS = 4.0
 MAX_CONNECTIONS = 1000
 # Answers to questions of our own are small; a server that sends more is not believed.
 MAX_ANSWER_BYTES = 8 * 1024 * 1024
+_PIECE_BYTES = 256 * 1024
+
+# Target and headers of the request that is being sent. httpx's own types would undo escapes in
+# the one, and join repeats and refuse what is not ASCII in the other.
+_AS_SENT: ContextVar[tuple[URL, Headers]] = ContextVar("_AS_SENT")
+# These state how the body is really sent.
+_FRAMING = ("host", "content-length", "transfer-encoding")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,6 +129,7 @@ class Upstream:
             trust_env=False,
             max_line_size=65536,
             max_field_size=65536,
+            middlewares=(_keep_as_sent,),
         )
 
     async def send(
@@ -144,12 +155,18 @@ class Upstream:
         if idle_timeout_seconds is not None:
             timeout["read"] = idle_timeout_seconds
         sent = [*self._with_key(headers)]
+        framing = [(k, v) for k, v in sent if k.lower() in _FRAMING]
+        if isinstance(body, bytes) and (body or method in ("POST", "PUT", "PATCH")):
+            framing = [("content-length", str(len(body)))]
+        _AS_SENT.set((URL(url, encoded=True), sent))
         for attempt in (1, 2):
             request = httpx.Request(
-                method, url, headers=sent, content=body or None, extensions={"timeout": timeout}
+                method,
+                self.target.root,
+                headers=framing,
+                content=_in_pieces(body) if isinstance(body, bytes) else body,
+                extensions={"timeout": timeout},
             )
-            if body == b"" and method in ("POST", "PUT", "PATCH"):
-                request.headers["content-length"] = "0"
             try:
                 return Response(await self._transport.handle_async_request(request))
             except (httpx.TransportError, aiohttp.ClientError, OSError, ValueError) as error:
@@ -201,6 +218,28 @@ class Upstream:
         return [*kept, ("authorization", f"Bearer {self._key}")]
 
 
+def _in_pieces(body: bytes) -> bytes | AsyncIterator[bytes] | None:
+    """A long body in pieces, so that writing it does not hold up everybody else."""
+
+    async def pieces() -> AsyncIterator[bytes]:
+        for start in range(0, len(body), _PIECE_BYTES):
+            yield body[start : start + _PIECE_BYTES]
+
+    return pieces() if len(body) > _PIECE_BYTES else body or None
+
+
+async def _keep_as_sent(
+    request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
+) -> aiohttp.ClientResponse:
+    """Put back what the layers above have changed."""
+    url, headers = _AS_SENT.get()
+    framing = [(k, v) for k, v in request.headers.items() if k.lower() in _FRAMING]
+    kept = [(k, v) for k, v in headers if k.lower() not in _FRAMING]
+    request.url = url
+    request.headers = CIMultiDict([*framing, *kept])
+    return await handler(request)
+
+
 def _was_closed(error: Exception) -> bool:
     """Whether the upstream closed the connection before it answered."""
     cause = error.__cause__ if isinstance(error, httpx.TransportError) else error
@@ -218,7 +257,9 @@ def _said(error: Exception, where: str) -> UpstreamUnreachable | UpstreamStalled
             f"the upstream {where} sent nothing for longer than `upstream.idle_timeout_seconds`; it may be "
             "overloaded, or processing a prompt that takes longer than this allows"
         )
-    reason = str(cause) or type(cause).__name__
+    # aiohttp quotes the bytes that it could not read, and they may be of a conversation.
+    is_garbled = isinstance(cause, aiohttp.ClientResponseError | aiohttp.http_exceptions.HttpProcessingError)
+    reason = "what it sent is no HTTP" if is_garbled else str(cause) or type(cause).__name__
     return UpstreamUnreachable(
         f"the upstream went away {where} ({reason}); start it again, or check `upstream.url`"
         if where.startswith("in ")

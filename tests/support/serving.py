@@ -15,28 +15,28 @@ import uvicorn
 
 
 @contextlib.asynccontextmanager
-async def serving(app: Any, *, grace_seconds: int = 5) -> AsyncIterator[str]:
+async def serving(
+    app: Any, *, grace_seconds: int = 5, port: int = 0, config: uvicorn.Config | None = None
+) -> AsyncIterator[str]:
     """
-    Serve *app* on a free port of 127.0.0.1; yields its base URL without a trailing slash.
+    Serve *app* on *port* of 127.0.0.1, by default a free one; yields its base URL without a trailing slash.
 
     The app's lifespan has started when this yields and has ended when it returns.
-    Answers still under way on leaving get *grace_seconds*, then they are cancelled.
+    Answers still under way on leaving get *grace_seconds*, then they are cancelled. *config* is
+    for an app that has settings of its own.
 
     Raises:
         RuntimeError: If the app's lifespan fails to start.
     """
     listening = socket.socket()
-    listening.bind(("127.0.0.1", 0))
-    server = _Server(
-        uvicorn.Config(
-            app,
-            log_config=None,
-            access_log=False,
-            server_header=False,
-            date_header=False,
-            timeout_graceful_shutdown=grace_seconds,
-        )
+    # A port that is served anew may still have connections that wait for their end.
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listening.bind(("127.0.0.1", port))
+    config = config or uvicorn.Config(
+        app, log_config=None, access_log=False, server_header=False, date_header=False
     )
+    config.timeout_graceful_shutdown = grace_seconds
+    server = _Server(config)
     running = asyncio.create_task(server.serve(sockets=[listening]))
     settled = asyncio.create_task(server.settled.wait())
     try:
