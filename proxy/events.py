@@ -4,6 +4,7 @@ Log what happened as one JSON object a line, without any message content.
 Events are ordinary records of the logger `proxy`; their fields ride along in `extra`.
 """
 
+import json
 import logging
 import sys
 import time
@@ -48,7 +49,11 @@ class JsonLines(logging.Formatter):
         entry |= getattr(record, "fields", {})
         if record.exc_info:
             entry["error"] = _trace(record.exc_info)
-        return orjson.dumps(entry, default=str).decode("utf-8", "replace")
+        try:
+            return orjson.dumps(entry, default=str).decode()
+        except TypeError:
+            # Half a surrogate pair, or a number that is too large: a client may send both.
+            return json.dumps(entry, default=str)
 
 
 class Plain(logging.Formatter):

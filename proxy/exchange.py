@@ -147,7 +147,7 @@ class Exchange:
         """
         services = self._services
         changed = prepared.body is not None
-        headers = hd.for_upstream(self._client.headers, drop=(b"content-encoding",) if changed else ())
+        headers = hd.for_upstream(self._client.headers, drop=hd.OF_THE_BYTES if changed else ())
         body = raw if prepared.body is None else prepared.body
         alone = after is not None and after.pool_full
         async with services.turnstile.alone() if alone else services.turnstile.beside_others():
@@ -202,7 +202,7 @@ class Exchange:
         if client.started and not (response.status == 200 and streams):
             await self._say_in_stream(response, beginning)
             return
-        await self._begin(prepared if asked else None, response)
+        await self._begin(prepared, response)
         keep = _TAIL_BYTES if streams else MOST_WHOLE_BYTES
         kept = list(beginning.held)
         size = sum(map(len, kept))
@@ -238,10 +238,14 @@ class Exchange:
         if usage is not None:
             self._services.compactor.record(prepared, usage)
 
-    async def _begin(self, prepared: Prepared | None, response: Response) -> None:
+    async def _begin(self, prepared: Prepared, response: Response) -> None:
         if self._client.started:
             return
-        await self._client.head(response.status, [*answer_headers(response), *said_of(prepared)])
+        told = said_of(prepared)
+        # An upstream that is a proxy like this one says the same of itself.
+        names = {name for name, _ in told}
+        kept = [(name, value) for name, value in answer_headers(response) if name not in names]
+        await self._client.head(response.status, [*kept, *told])
 
     async def _say_in_stream(self, response: Response, beginning: Beginning) -> None:
         """An answer that is no stream, to a client that already has a stream's head."""
@@ -252,10 +256,8 @@ class Exchange:
         await self._client.end(self._dialect.error_event(response.status, code, message))
 
 
-def said_of(prepared: Prepared | None) -> list[tuple[bytes, bytes]]:
+def said_of(prepared: Prepared) -> list[tuple[bytes, bytes]]:
     """The response headers that tell what happened to the conversation."""
-    if prepared is None:
-        return []
     told = [(b"x-compaction", prepared.outcome.value.encode())]
     if prepared.budget:
         told.append((b"x-context-tokens", f"{prepared.tokens}/{prepared.budget}".encode()))
