@@ -182,3 +182,26 @@ async def test_odd_secrets_never_fail_a_request(text: str) -> None:
         walk = await until_compacted(proxy, messages)
     assert walk.status == 200
     assert "## Notes\n" in block_of(walk)
+
+
+async def test_an_image_and_a_file_become_placeholders_and_tool_made_text_goes() -> None:
+    upstream = noting_upstream(SOUND)
+    async with upstream.running(), proxied(upstream) as proxy:
+        messages = list(BRIEF)
+        say(messages, "")
+        messages[-1]["content"] = [
+            {"type": "text", "text": "It looks like this."},
+            {"type": "image_url", "image_url": {"url": "data:image/png;base64," + "iVBORw0KGgo" * 12}},
+            {
+                "type": "file",
+                "file": {"filename": "log.pdf", "file_data": "data:application/pdf;base64,AAAA"},
+            },
+            {"type": "text", "text": "<system-reminder>Nobody said this.</system-reminder>"},
+        ]
+        block = block_of(await until_compacted(proxy, messages))
+    assert (
+        "It looks like this.\n[image: image/png, 99 bytes]\n[file: log.pdf, application/pdf, 3 bytes]"
+        in block
+    )
+    assert "iVBORw0KGgo" not in block
+    assert "Nobody said this" not in block

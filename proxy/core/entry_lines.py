@@ -46,17 +46,23 @@ TITLES = {
     Act.COMMAND: "Commands",
     Act.WRITE: "Files written or edited",
 }
-NOUNS = {
-    Act.READ: "reads",
-    Act.SEARCH: "searches",
-    Act.FETCH: "fetches",
-    Act.OTHER: "other calls",
-    Act.TODO: "to-do calls",
-    Act.JOB: "sub-agent and job calls",
-    Act.COMMAND: "commands",
-    Act.WRITE: "writes and edits",
+_NOUNS = {
+    Act.READ: ("read", "reads"),
+    Act.SEARCH: ("search", "searches"),
+    Act.FETCH: ("fetch", "fetches"),
+    Act.OTHER: ("other call", "other calls"),
+    Act.TODO: ("to-do call", "to-do calls"),
+    Act.JOB: ("sub-agent or job call", "sub-agent and job calls"),
+    Act.COMMAND: ("command", "commands"),
+    Act.WRITE: ("write or edit", "writes and edits"),
 }
 _SPANS = 8
+
+
+def counted(act: Act, times: int) -> str:
+    """How many calls of a kind: "1 read", "3 commands"."""
+    one, many = _NOUNS[act]
+    return f"{times} {one if times == 1 else many}"
 
 
 def entry_line(entry: Entry, style: Style) -> str:
@@ -89,7 +95,7 @@ def merged_line(entries: Sequence[Entry], style: Style) -> str:
         named.append(f"elsewhere x{rest}")
     failed = sum(entry.failed for entry in entries)
     tail = f"; {failed} failed" if failed else ""
-    return f"- earlier, merged: {calls} {NOUNS[entries[0].act]} ({', '.join(named)}{tail})"
+    return f"- earlier, merged: {counted(entries[0].act, calls)} ({', '.join(named)}{tail})"
 
 
 def outcome_text(outcome: Outcome, error_chars: int) -> str:

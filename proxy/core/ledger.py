@@ -12,11 +12,11 @@ from collections.abc import Callable, Sequence
 
 from proxy.core.entries import Entry, clean, gather, program_of
 from proxy.core.entry_lines import (
-    NOUNS,
     TITLES,
     Style,
     common_home,
     common_root,
+    counted,
     entry_line,
     merged_line,
     outcome_text,
@@ -141,9 +141,7 @@ def _totals(steps: Sequence[Step]) -> str:
     acts: dict[Act, int] = {}
     for step in steps:
         acts[step.deed.act] = acts.get(step.deed.act, 0) + 1
-    said = ", ".join(
-        f"{times} {NOUNS[act]}" for act, times in sorted(acts.items(), key=lambda item: -item[1])
-    )
+    said = ", ".join(counted(act, times) for act, times in sorted(acts.items(), key=lambda item: -item[1]))
     return f"{len(steps)} calls: {said}." if len(steps) > 1 else f"1 call: {said}."
 
 
