@@ -67,6 +67,9 @@ class Proxy:
         self.config = config
         self.metrics = Metrics(CollectorRegistry())
         ProcessCollector(registry=self.metrics.registry)
+        for path, dialect in DIALECTS.items():
+            self.metrics.expect(path, dialect.name)
+        self.metrics.expect("other", "none")
         self.upstream = Upstream(
             url=config.upstream.url,
             key=environ.get(config.upstream.key_env, "") if config.upstream.key_env else "",

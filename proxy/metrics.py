@@ -35,6 +35,8 @@ _CACHED = (0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.98, 0.99, 1.0)
 _ERRORS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5, 1.0)
 
 _MODEL = ("model",)
+# What servers and the proxy answer; others begin with their first.
+_STATUSES = ("200", "400", "401", "404", "413", "429", "500", "502", "503", "504", "client_gone")
 
 T = TypeVar("T", Counter, Histogram)
 
@@ -229,6 +231,11 @@ class Metrics:
             self._models.add(name)
             self._begin(name)
         return name
+
+    def expect(self, endpoint: str, dialect: str) -> None:
+        """Begin the counters of an endpoint at 0, for the statuses that are to be expected."""
+        for status in _STATUSES:
+            self.requests.labels(endpoint, dialect, status)
 
     def answered(self, model: str, usage: Usage) -> None:
         """What the upstream reports of an answer that a client got."""
