@@ -193,7 +193,7 @@ class Exchange:
             await self._begin(prepared, response)
             await self._client.chunk(chunk)
 
-        return await read_beginning(response, comment)
+        return await read_beginning(response, comment if asked.parsed.conversation.stream else None)
 
     async def _relay(
         self, asked: Asked | None, prepared: Prepared, response: Response, beginning: Beginning

@@ -25,6 +25,7 @@ _MOST_PEEKED_BYTES = 64 * 1024
 MOST_WHOLE_BYTES = 8 * 1024 * 1024
 # A stream that has told its error has nothing to add; some servers leave it open.
 _REST_SECONDS = 2.0
+OnComment = Callable[[bytes], Awaitable[None]]
 _LIKE_AN_ERROR = b'{"error"'
 
 
@@ -49,14 +50,14 @@ def unread(response: Response) -> Beginning:
     return Beginning([], response.chunks())
 
 
-async def read_beginning(response: Response, on_comment: Callable[[bytes], Awaitable[None]]) -> Beginning:
+async def read_beginning(response: Response, on_comment: OnComment | None) -> Beginning:
     """
     Read as far as tells.
 
     Args:
         response: Of which nothing was read yet.
         on_comment: Gets what comes before the first event of a stream, which shows that the
-            upstream lives, at once; it is not held.
+            upstream lives, at once; it is not held. None where the client asked for no stream.
 
     Raises:
         UpstreamUnreachable: If it breaks off before it has said anything.
@@ -118,9 +119,7 @@ def _may_be_error(held: list[bytes]) -> bool:
     return _LIKE_AN_ERROR.startswith(start)
 
 
-async def _read_stream(
-    response: Response, beginning: Beginning, on_comment: Callable[[bytes], Awaitable[None]]
-) -> None:
+async def _read_stream(response: Response, beginning: Beginning, on_comment: OnComment | None) -> None:
     if response.header("content-encoding"):
         return
     reader = Events()
@@ -129,7 +128,8 @@ async def _read_stream(
         size += len(chunk)
         events = reader.feed(chunk)
         is_whole = chunk.endswith((b"\n", b"\r"))
-        if is_whole and not events and not reader.is_in_event and not beginning.held:
+        is_comment = is_whole and not events and not reader.is_in_event
+        if on_comment and is_comment and not beginning.held:
             await on_comment(chunk)
             continue
         beginning.held.append(chunk)
@@ -145,8 +145,10 @@ async def _read_stream(
 
 def _overflow_in(name: bytes, data: bytes) -> Overflow | None:
     """An overflow that the first event of a stream tells; ordinary chunks are not searched."""
-    is_error = name == b"error" or b'"error"' in data[:2000] or b'"code"' in data[:200]
-    return read_overflow(200, data) if is_error else None
+    if name == b"error":
+        # The data is the error itself, as the body of a refusal would be.
+        return read_overflow(400, data)
+    return read_overflow(200, data) if b'"error"' in data[:2000] or b'"code"' in data[:200] else None
 
 
 async def _breaking(error: UpstreamUnreachable | UpstreamStalled) -> AsyncIterator[bytes]:

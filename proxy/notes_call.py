@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from proxy.core.notes import Accepted, Reason, Rejected, judge
 from proxy.core.overflow import read_overflow
 from proxy.dialects.base import Dialect, Piece, Usage
-from proxy.dialects.sse import Events
+from proxy.dialects.sse import Event, Events
 from proxy.encodings import decoded
 from proxy.errors import BadEncoding, BodyTooLarge, UpstreamStalled, UpstreamUnreachable
 from proxy.upstream import Headers, Response, Upstream
@@ -70,12 +70,14 @@ class _Heard:
         self.finish = piece.finish or self.finish
         self.error = piece.error or self.error
 
-    def hear(self, data: bytes, dialect: Dialect) -> None:
-        if data.strip() == b"[DONE]":
+    def hear(self, event: Event, dialect: Dialect) -> None:
+        if event.data.strip() == b"[DONE]":
             # It ended by itself, even where it gave no reason.
             self.is_done, self.finish = True, self.finish or "stop"
-        else:
-            self.take(dialect.read_event(data))
+            return
+        self.take(dialect.read_event(event.data))
+        if event.name == b"error" and not self.error:
+            self.error = event.data.decode("utf-8", "replace") or "error"
 
     def goes_on(self, limit: int, count: Callable[[str], int]) -> bool:
         """Whether it has gone on far beyond what was asked for; sets `is_endless`."""
@@ -194,7 +196,7 @@ async def _listen(
                 head = head if len(head) >= HEAD_BYTES else (head + chunk)[:HEAD_BYTES]
                 tail = (tail + chunk)[-_TAIL_BYTES:]
                 for event in reader.feed(chunk):
-                    heard.hear(event.data, dialect)
+                    heard.hear(event, dialect)
                 if heard.called or heard.error or heard.is_done or heard.goes_on(limit, count):
                     break
                 if heard.finish and patience.when() is None:
@@ -203,7 +205,7 @@ async def _listen(
         if not heard.finish:
             raise
     for event in reader.end():
-        heard.hear(event.data, dialect)
+        heard.hear(event, dialect)
     return dialect.read_usage(head, tail, is_stream=True)
 
 

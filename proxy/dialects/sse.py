@@ -20,7 +20,8 @@ class Event:
     """
     One event; `name` is empty where the stream names none.
 
-    `error:` fields, which old llama.cpp servers send, read as data.
+    `error:` fields, which old llama.cpp servers send, read as data of an event of that
+    name.
     """
 
     name: bytes
@@ -72,6 +73,8 @@ class Events:
         value = value.removeprefix(b" ")
         if field in (b"data", b"error"):
             self._data.append(value)
+            if field == b"error":
+                self._name = field
         elif field == b"event":
             self._name = value
 
