@@ -105,6 +105,7 @@ async def ask_for_notes(
     limit: int,
     count: Callable[[str], int],
     sources: Sequence[str],
+    earlier: str = "",
     idle_timeout_seconds: float,
 ) -> NotesAnswer:
     """
@@ -120,6 +121,7 @@ async def ask_for_notes(
         limit: Most tokens of the answer, reasoning included, as the request has it.
         count: Tokens of a text.
         sources: Texts that the notes must not copy.
+        earlier: Notes that they fold; empty for none.
         idle_timeout_seconds: Longest silence.
     """
     try:
@@ -131,7 +133,9 @@ async def ask_for_notes(
     except UpstreamUnreachable:
         return NotesAnswer(verdict=Rejected(Reason.UNREACHABLE))
     try:
-        return await _read(response, dialect, room=room, limit=limit, count=count, sources=sources)
+        return await _read(
+            response, dialect, room=room, limit=limit, count=count, sources=sources, earlier=earlier
+        )
     except UpstreamStalled:
         return NotesAnswer(verdict=Rejected(Reason.TIMEOUT), status=response.status)
     except UpstreamUnreachable:
@@ -149,6 +153,7 @@ async def _read(
     limit: int,
     count: Callable[[str], int],
     sources: Sequence[str],
+    earlier: str,
 ) -> NotesAnswer:
     if response.status != _OK:
         refused = await _whole(response)
@@ -180,6 +185,7 @@ async def _read(
         room=room,
         count=count,
         sources=sources,
+        earlier=earlier,
     )
     return NotesAnswer(verdict=verdict, usage=usage, status=response.status)
 

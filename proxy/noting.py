@@ -161,7 +161,6 @@ class Noting:
         except NotUnderstood:
             return NotesAnswer(verdict=Rejected(Reason.NOT_RENDERED))
         replaced = conversation.messages[conversation.brief_end :]
-        sources = [*spoken_texts(replaced), look.rewrite.notes if look.rewrite else ""]
         is_single = terms.found.slots == 1
         async with self._turnstile.alone() if is_single else nullcontext():
             answer = await ask_for_notes(
@@ -173,7 +172,8 @@ class Noting:
                 room=notes_max,
                 limit=how.limit,
                 count=terms.count,
-                sources=[source for source in sources if source],
+                sources=[text for text in spoken_texts(replaced) if text],
+                earlier=look.rewrite.notes if look.rewrite else "",
                 idle_timeout_seconds=self._config.notes_idle_timeout_seconds,
             )
         if answer.usage:

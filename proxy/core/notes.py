@@ -125,6 +125,7 @@ def judge(
     room: int,
     count: Callable[[str], int],
     sources: Sequence[str],
+    earlier: str = "",
 ) -> Accepted | Rejected:
     """
     Whether an answer may stand for the replaced turns.
@@ -136,7 +137,9 @@ def judge(
         cut: Whether it was cut at its limit.
         room: Most tokens of the notes.
         count: Tokens of a text.
-        sources: Long texts of the input, and earlier notes, that it may have copied.
+        sources: Long texts of the input that it may have copied.
+        earlier: Notes that it was to carry over what still holds of; it is a copy of them only
+            where it adds nothing.
     """
     if called:
         return Rejected(Reason.TOOL_CALL, RETRY_TOOL)
@@ -154,7 +157,7 @@ def judge(
         if count(notes) < _LEAST_SHARE_OF_ROOM * room:
             return Rejected(Reason.TOO_LARGE if not cut or notes else Reason.EMPTY)
         flags.append(Flag.CUT)
-    if _is_copy(notes, sources):
+    if _is_copy(notes, sources) or _adds_nothing(notes, earlier):
         flags.append(Flag.COPIED)
     return Accepted(notes, tuple(flags))
 
@@ -176,6 +179,11 @@ def _full_lines(notes: str, room: int, count: Callable[[str], int]) -> str:
         kept.append(line)
         used += size
     return "\n".join(kept).rstrip()
+
+
+def _adds_nothing(notes: str, earlier: str) -> bool:
+    before = {" ".join(line.split()) for line in earlier.split("\n")} | {""}
+    return bool(earlier) and all(" ".join(line.split()) in before for line in notes.split("\n"))
 
 
 def _is_copy(notes: str, sources: Sequence[str]) -> bool:

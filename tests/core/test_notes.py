@@ -104,6 +104,22 @@ def test_a_copy_of_the_input_is_flagged_not_rejected(
     assert (Flag.COPIED in verdict.flags) is copied
 
 
+@pytest.mark.parametrize(
+    ("text", "copied"),
+    [
+        pytest.param(LINE * 4 + GOOD, True, id="all of them"),
+        pytest.param(GOOD, True, id="a part of them"),
+        pytest.param(GOOD.replace("\n", " \n\n"), True, id="with other white space"),
+        pytest.param(LINE * 4 + GOOD + "\nThen it changed the receipts.", False, id="and one thing more"),
+        pytest.param("The agent changed the rate and the receipts.", False, id="in other words"),
+    ],
+)
+def test_earlier_notes_may_be_carried_over_but_not_without_anything_new(text: str, copied: bool) -> None:
+    verdict = judged(text, earlier=LINE * 4 + GOOD, room=200)
+    assert isinstance(verdict, Accepted)
+    assert (Flag.COPIED in verdict.flags) is copied
+
+
 def test_only_calls_are_worth_another_word() -> None:
     assert judged("", called=True) == Rejected(Reason.TOOL_CALL, RETRY_TOOL)
     assert judged("<tool_call>") == Rejected(Reason.TOOL_MARKUP, RETRY_TOOL)
