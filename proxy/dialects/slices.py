@@ -6,6 +6,7 @@ change keeps its bytes, with every number, escape and key order in it.
 """
 
 import json
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from json.decoder import scanstring  # type: ignore[attr-defined]
@@ -14,7 +15,21 @@ from typing import Any
 from proxy.errors import NotUnderstood
 
 _SPACE = " \t\n\r"
-_scan = json.JSONDecoder().scan_once  # type: ignore[attr-defined]
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if math.isinf(value):
+        raise ValueError(f"the number {text[:20]} is too large")
+    return value
+
+
+def _no_number(text: str) -> float:
+    raise ValueError(f"{text} is no number of JSON")
+
+
+# What Python reads beyond JSON it could not write again.
+_scan = json.JSONDecoder(parse_float=_finite, parse_constant=_no_number).scan_once  # type: ignore[attr-defined]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +64,8 @@ def take_apart(raw: bytes, lists: Iterable[str]) -> Body:
     Read *raw* as a JSON object; elements of the arrays named in *lists* get slices of their own.
 
     Raises:
-        NotUnderstood: If it is no JSON object in UTF-8, is nested too deeply, or names
-            a field twice (servers differ in which one they take).
+        NotUnderstood: If it is no JSON object in UTF-8, is nested too deeply, holds a number that
+            no float can hold (1e400), or names a field twice (servers differ in which one they take).
     """
     try:
         text = raw.decode("utf-8")
@@ -82,7 +97,7 @@ def dump(value: Any) -> str:
     JSON of our making; ASCII only, so that lone surrogates stay escaped.
 
     Raises:
-        NotUnderstood: If it holds a number that JSON cannot say (1e400 is read as infinity).
+        NotUnderstood: If it is nested too deeply, or holds a number that JSON cannot say.
     """
     try:
         return json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
