@@ -8,11 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proxy.core.entries import gather
+from proxy.core.entry_lines import counted
 from proxy.core.ledger import render_ledger
 from proxy.core.messages import Attachment, Call, Kind, Message, Role, Text
 from proxy.core.pairs import pair
 from proxy.core.steps import read_steps
-from proxy.core.tools import read_call
+from proxy.core.tools import Act, read_call
 from proxy.dialects.chat_completions import ChatCompletions
 from tests.core.sessions import answers, asks, does, run, tokens, user
 from tests.support import trajectories
@@ -447,3 +448,14 @@ def test_thousands_of_calls_are_merged_into_a_small_room() -> None:
     batch = asks(*[("read", {"path": f"f{n}"}) for n in range(2000)])
     text = render_ledger([batch, *[answers("x", f"c{n}") for n in range(2000)]], 500, tokens)
     assert "2000 calls: 2000 reads." in text
+
+
+@pytest.mark.parametrize(
+    ("times", "said"),
+    [
+        pytest.param(1, "1 command", id="one"),
+        pytest.param(2, "2 commands", id="two"),
+    ],
+)
+def test_calls_are_counted_in_plain_grammar(times: int, said: str) -> None:
+    assert counted(Act.COMMAND, times) == said
