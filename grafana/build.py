@@ -19,7 +19,7 @@ from grafana_foundation_sdk.models import common, dashboard, prometheus
 from grafana_foundation_sdk.models import heatmap as heatmap_models
 
 from grafana.panels import MARKS, Kind, Panel
-from grafana.rows_cost import ROWS
+from grafana.rows_errors import ROWS
 
 FILE = Path(__file__).parent / "dashboards" / "compaction.json"
 _SOURCE = dashboard.DataSourceRef(type_val="prometheus", uid="${datasource}")

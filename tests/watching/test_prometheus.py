@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from grafana.panels import MARKS
-from grafana.rows_cost import ROWS
+from grafana.rows_errors import ROWS
 from tests.watching.prometheus import Prometheus, Sample, needs_prometheus, prometheus
 from tests.watching.session import GOOD, SILENT, Watched, begin, play, watched
 
