@@ -30,10 +30,10 @@ ROWS: tuple[tuple[str, ...], ...] = (
     ("proxy/stores/*.py",),
     # One kind of input or output each.
     (
-        "proxy/config.py",
-        "proxy/config_*.py",
         "proxy/board.py",
         "proxy/board_*.py",
+        "proxy/config.py",
+        "proxy/config_*.py",
         "proxy/counting.py",
         "proxy/discovery.py",
         "proxy/discovery_*.py",
@@ -57,11 +57,12 @@ ROWS: tuple[tuple[str, ...], ...] = (
     # Where core meets them all.
     ("proxy/compactor.py", "proxy/compactor_*.py"),
     # The client's side, then one exchange, then the server.
-    ("proxy/client.py", "proxy/relay.py"),
-    ("proxy/exchange.py", "proxy/exchange_*.py"),
+    ("proxy/client.py", "proxy/relay.py", "proxy/status.py"),
+    ("proxy/understanding.py", "proxy/exchange.py", "proxy/exchange_*.py", "proxy/token_count.py"),
     ("proxy/app.py", "proxy/app_*.py"),
     # The commands, and the line that calls them.
-    ("proxy/serve.py", "proxy/check.py", "proxy/check_*.py"),
+    ("proxy/terminal.py", "proxy/serve.py", "proxy/check.py", "proxy/check_*.py", "proxy/top.py"),
+    ("proxy/replay.py", "proxy/replay_*.py"),
     ("proxy/demo/*.py",),
     ("proxy/__main__.py",),
 )
