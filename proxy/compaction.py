@@ -14,7 +14,16 @@ from proxy.board import Board
 from proxy.config import ContextConfig
 from proxy.core.block import Notes, render_block
 from proxy.core.notes import Reason
-from proxy.core.plan import Compact, Decision, last_turn_start, plan, prefix, step
+from proxy.core.plan import (
+    Compact,
+    Decision,
+    before_prefill,
+    has_rested,
+    last_turn_start,
+    plan,
+    prefix,
+    step,
+)
 from proxy.core.rewrite import Rewrite
 from proxy.core.rewrite import backoff_turns as turns_after
 from proxy.core.trim import trim
@@ -67,7 +76,13 @@ class Compaction:
         self, terms: Terms, past: Past, look: Look, on_notes: Callable[[], None] = lambda: None
     ) -> Made:
         """Make notes where it is worth it and has not failed lately."""
-        if past.retry_after_turns(look.conversation) or not self._is_worth_it(terms, look):
+        conversation = look.conversation
+        # Steps follow one another without rest, but the first of them needs it like any compaction.
+        rested = terms.trigger is Trigger.OVERFLOW or has_rested(conversation, look.rewrite)
+        if not rested or past.retry_after_turns(conversation):
+            return Made(rewrite=look.rewrite)
+        # Long histories are listed and counted for it: off the event loop.
+        if not await asyncio.to_thread(self._is_worth_it, terms, look):
             return Made(rewrite=look.rewrite)
         on_notes()
         key = (terms.digests[-1], terms.budget.limit, terms.trigger)
@@ -141,7 +156,7 @@ class Compaction:
         made = Made(rewrite=look.rewrite)
         whole = look.conversation
         try:
-            while (upto := self._next_step(terms, look)) is not None:
+            while (upto := await asyncio.to_thread(self._next_step, terms, look)) is not None:
                 part = await self._part(terms, look, upto)
                 if part is None:
                     return made
@@ -153,12 +168,14 @@ class Compaction:
                     return await self._gave_up(terms, past, made, look, rewrite.reason)
                 made = Made(rewrite=rewrite, compacted=True)
                 look = await self._looking.look(terms.asked, whole, rewrite, terms.found, terms.budget)
-            # Steps and what follows them are one compaction: more only where it must be.
-            if look.total > terms.notes_room or (made.compacted and terms.budget.fits(look.total)):
+            # Steps and what follows them are one compaction: the next request should find a view
+            # that rests, and not rewrite the prefix once more.
+            if look.total > terms.notes_room or (made.compacted and not terms.budget.is_over(look.total)):
                 return made
-            decision = self._decide(terms, look, forced=made.compacted)
+            decision = await asyncio.to_thread(self._decide, terms, look, forced=made.compacted)
             if isinstance(decision, Compact):
-                rewrite = await self._noting.compact(terms, look, decision.replaced, is_step=False)
+                noted = await self._before_prefill(terms, look)
+                rewrite = await self._noting.compact(terms, noted, decision.replaced, is_step=False)
                 if isinstance(rewrite, Refused):
                     return await self._gave_up(terms, past, made, look, rewrite.reason)
                 made = Made(rewrite=rewrite, compacted=True)
@@ -170,6 +187,19 @@ class Compaction:
             # A fault of ours that came again every turn would cost a set of notes every turn.
             log_fault("notes", self._metrics.faults.inc)
             return await self._gave_up(terms, past, made, look, Reason.FAULT)
+
+    async def _before_prefill(self, terms: Terms, look: Look) -> Look:
+        """
+        The view without a prefill.
+
+        That message comes back with what the model added to it, so that notes that had seen
+        it would never be found again.
+        """
+        conversation, upto = look.conversation, before_prefill(look.conversation)
+        if conversation.brief_end + upto == len(conversation.messages):
+            return look
+        part = prefix(conversation, upto)
+        return await self._looking.look(terms.asked, part, look.rewrite, terms.found, terms.budget)
 
     async def _part(self, terms: Terms, look: Look, upto: int) -> Look | None:
         """The view of the first *upto* messages after the brief, trimmed to what notes can be made over."""
