@@ -1,7 +1,7 @@
 """
 Show a person what becomes of each conversation: a page, the same as JSON, and a stream of changes.
 
-The page is three files without a build step; it may load nothing from elsewhere, and no
+The page is files without a build step; it may load nothing from elsewhere, and no
 text of it can run. What is shown comes from the `Board`, with the health of upstream and
 store beside it; content only where `[status] show_content` keeps some.
 """
@@ -41,6 +41,9 @@ _FILES = {
     "/status": ("page.html", "text/html"),
     "/status/page.css": ("page.css", "text/css"),
     "/status/page.js": ("page.js", "text/javascript"),
+    "/status/plot.js": ("plot.js", "text/javascript"),
+    "/status/rows.js": ("rows.js", "text/javascript"),
+    "/status/text.js": ("text.js", "text/javascript"),
 }
 
 
