@@ -20,15 +20,16 @@ async def proxy_before(upstream_url: str) -> AsyncIterator[str]:
     """
     The proxy with its defaults on a free port of 127.0.0.1; yields its base URL without `/v1`.
 
-    Two things differ: each demo begins without a memory of the one before, and no room is
-    kept for the model's thoughts, since this one has none.
+    Each demo begins without a memory of the one before. No room is kept for the model's
+    thoughts, since this one has none; and its notes, which it never ends by itself, are kept
+    short.
 
     Raises:
         ProxyError: If it does not start.
     """
     config = Config(
         upstream=UpstreamConfig(url=upstream_url),
-        context=ContextConfig(notes_reasoning_tokens=0),
+        context=ContextConfig(notes_reasoning_tokens=0, notes_max_tokens=192),
         store=StoreConfig(kind="memory"),
     )
     app = make_app(config, {})

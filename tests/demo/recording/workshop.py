@@ -1,9 +1,9 @@
 """
 Play a written session in a real folder, so that every result in the recording is a real one.
 
-The words and the edits are written by hand (`scenario.py`); files are read, searched and
+The words and the edits are written by hand (`scenario_*.py`); files are read, searched and
 edited, and commands run, in a temporary folder. What differs from run to run (durations,
-the folder's name) is made the same.
+addresses, the folder's name) is made the same.
 """
 
 import json
@@ -18,7 +18,8 @@ from typing import Any
 Call = tuple[str, dict[str, Any]]
 
 # A result beyond this is cut as an agent's tools cut it: the demo's windows are small.
-LONGEST_RESULT_CHARS = 2600
+LONGEST_RESULT_CHARS = 1500
+LONGEST_BATCH_CHARS = 1400
 
 
 def read(path: str, start: int = 1, lines: int = 200) -> Call:
@@ -63,15 +64,36 @@ class Workshop:
         self.messages.append({"role": "user", "content": text.strip()})
 
     def says(self, text: str, *calls: Call) -> None:
+        """
+        What the assistant says, with its calls and their results.
+
+        A batch of calls that would be too long is spread over several messages, and a file
+        that is cut is read on.
+        """
+        batch: list[tuple[Call, str]] = []
+        waiting = list(calls)
+        while waiting:
+            call = waiting.pop(0)
+            result = self._do(*call)
+            if batch and _chars([*batch, (call, result)]) > LONGEST_BATCH_CHARS:
+                self._append(text, batch)
+                text, batch = "", []
+            batch.append((call, result))
+            if more := re.search(r"read on with start=(\d+)\]$", result):
+                name, arguments = call
+                if "start" not in arguments:
+                    waiting.insert(0, (name, arguments | {"start": int(more[1]), "lines": 200}))
+        self._append(text, batch)
+
+    def _append(self, text: str, batch: list[tuple[Call, str]]) -> None:
         """One assistant message, and the results of its calls."""
         message: dict[str, Any] = {"role": "assistant", "content": text.strip() or None}
-        results = []
-        for name, arguments in calls:
+        results: list[dict[str, Any]] = []
+        for (name, arguments), content in batch:
             # Counted over the whole session, as servers do.
             id_ = f"call_{sum(m['role'] == 'tool' for m in self.messages) + len(results) + 1:03d}"
             function = {"name": name, "arguments": json.dumps(arguments, ensure_ascii=False)}
             message.setdefault("tool_calls", []).append({"id": id_, "type": "function", "function": function})
-            content = self._do(name, arguments)
             results.append({"role": "tool", "tool_call_id": id_, "content": content})
         self.messages += [message, *results]
 
@@ -146,8 +168,13 @@ class Workshop:
         )
         text = done.stdout.replace(str(self.folder), "/home/sam/larder").replace(sys.executable, "python")
         text = re.sub(r"(passed|failed|errors?) in [\d.]+s", r"\1 in 0.21s", text)
+        text = re.sub(r"0x[0-9a-f]{9,}", "0x7f3c5a1e2d40", text)
         text = re.sub(r"/tmp/pytest-of-\w+/pytest-\d+/", "/tmp/pytest/", text).rstrip()
         if len(text) > LONGEST_RESULT_CHARS:
             half = LONGEST_RESULT_CHARS // 2
             text = f"{text[:half]}\n[... {len(text) - 2 * half} characters left out ...]\n{text[-half:]}"
         return f"exit {done.returncode}\n{text}".strip()
+
+
+def _chars(batch: list[tuple[Call, str]]) -> int:
+    return sum(len(json.dumps(call)) + len(result) for call, result in batch)
