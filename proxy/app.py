@@ -11,6 +11,7 @@ import os
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
 
 import orjson
 from prometheus_client import CollectorRegistry, ProcessCollector
@@ -293,6 +294,10 @@ class _Endpoint:
         await self._app(scope, receive, send)  # type: ignore[misc]
 
 
+def _tell_set_aside(aside: Path, damage: str) -> None:
+    emit("store.set_aside", level=logging.WARNING, path=str(aside), why=damage)
+
+
 def _store(config: Config, environ: Mapping[str, str], on_error: Callable[[StoreError], None]) -> Store:
     fallback = MemoryStore(max_bytes=config.store.max_bytes)
     if config.store.kind == "memory":
@@ -305,6 +310,7 @@ def _store(config: Config, environ: Mapping[str, str], on_error: Callable[[Store
             max_bytes=config.store.max_bytes,
             # A file that can only be made later then takes what this run stores meanwhile.
             new_secret=fallback.secret,
+            on_set_aside=_tell_set_aside,
         )
 
     return GuardedStore(open_file, fallback, on_error, time.monotonic)
