@@ -93,7 +93,7 @@ def normal_path(raw: str) -> str:
     """
     path = _SLASHES.sub("/", raw) or "/"
     bare = path.rstrip("/").removeprefix("/v1")
-    return path.rstrip("/") if bare.startswith(COMPACTED) else path
+    return path.rstrip("/") if bare in (*COMPACTED, COUNTED) else path
 
 
 def is_count(path: str) -> bool:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 MAX_EVENT_BYTES = 4 * 1024 * 1024
 
 _LINE_END = re.compile(rb"\r\n|\n|\r")
+_BLANK_LINE = re.compile(rb"(?>\r\n|\n|\r){2}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +36,7 @@ class Events:
         self._rest = b""
         self._name = b""
         self._data: list[bytes] = []
+        self._size = 0
 
     @property
     def is_in_event(self) -> bool:
@@ -67,11 +69,15 @@ class Events:
         if not line:
             if self._data or self._name:
                 found.append(Event(self._name, b"\n".join(self._data)))
-            self._name, self._data = b"", []
+            self._name, self._data, self._size = b"", [], 0
             return
         field, _, value = line.partition(b":")
         value = value.removeprefix(b" ")
         if field in (b"data", b"error"):
+            self._size += len(value)
+            if self._size > MAX_EVENT_BYTES:
+                self._data.clear()
+                return
             self._data.append(value)
             if field == b"error":
                 self._name = field
@@ -81,7 +87,7 @@ class Events:
 
 def split_first(stream: bytes) -> tuple[bytes, bytes]:
     """The bytes of the first event with its blank line, and the rest; all is rest where none ends."""
-    end = re.search(rb"\r\n\r\n|\n\n|\r\r", stream)
+    end = _BLANK_LINE.search(stream)
     return (stream[: end.end()], stream[end.end() :]) if end else (b"", stream)
 
 

@@ -1,0 +1,148 @@
+"""A body's codings are undone by its header, within a limit, or it is refused."""
+
+import contextlib
+import gzip
+import json
+import zlib
+from collections.abc import Callable
+
+import brotli
+import pytest
+import zstandard
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from proxy.encodings import codings, decoded, is_known
+from proxy.errors import BadEncoding, BodyTooLarge
+from tests.support.fronted import BODY, CHAT, fronted, saying, sent
+from tests.support.raw_client import ask
+from tests.support.scripted import ScriptedUpstream
+
+
+def raw_deflate(body: bytes) -> bytes:
+    packer = zlib.compressobj(wbits=-zlib.MAX_WBITS)
+    return packer.compress(body) + packer.flush()
+
+
+def zstd_without_size(body: bytes) -> bytes:
+    return zstandard.ZstdCompressor(write_content_size=False).compress(body)
+
+
+CODERS: dict[str, tuple[str, Callable[[bytes], bytes]]] = {
+    "gzip": ("gzip", gzip.compress),
+    "x-gzip": ("x-gzip", gzip.compress),
+    "gzip in two members": ("gzip", lambda body: gzip.compress(body[:9]) + gzip.compress(body[9:])),
+    "deflate": ("deflate", zlib.compress),
+    "deflate without its frame": ("deflate", raw_deflate),
+    "br": ("br", brotli.compress),
+    "zstd": ("zstd", zstandard.compress),
+    "zstd without a size": ("zstd", zstd_without_size),
+    "zstd in two frames": ("zstd", lambda body: zstandard.compress(body[:9]) + zstandard.compress(body[9:])),
+    "upper case": ("GZIP", gzip.compress),
+    "two codings": ("gzip, br", lambda body: brotli.compress(gzip.compress(body))),
+    "identity": ("identity", bytes),
+}
+EACH = pytest.mark.parametrize(
+    ("header", "encode"), [pytest.param(*c, id=name) for name, c in CODERS.items()]
+)
+REAL = pytest.mark.parametrize(
+    ("header", "encode"), [pytest.param(*CODERS[name], id=name) for name in CODERS if name != "identity"]
+)
+
+
+@EACH
+@settings(max_examples=20)
+@given(body=st.binary(max_size=2000))
+def test_round_trip(header: str, encode: Callable[[bytes], bytes], body: bytes) -> None:
+    assert decoded(encode(body), header, 2000) == body
+
+
+@REAL
+def test_one_byte_over_the_limit_is_too_large(header: str, encode: Callable[[bytes], bytes]) -> None:
+    body = encode(b"x" * 100_001)
+    assert len(decoded(body, header, 100_001)) == 100_001
+    with pytest.raises(BodyTooLarge, match=r"over 100000 bytes once its (\S+) is undone"):
+        decoded(body, header, 100_000)
+
+
+@REAL
+def test_half_of_a_body_is_refused(header: str, encode: Callable[[bytes], bytes]) -> None:
+    body = encode(json.dumps(list(range(5000))).encode())
+    with pytest.raises(BadEncoding, match=r"content-encoding: the body is no valid \S+ \("):
+        decoded(body[: len(body) - 5], header, 10**6)
+
+
+@pytest.mark.parametrize("header", ["gzip", "deflate", "br", "zstd"])
+@settings(max_examples=50)
+@given(body=st.binary(max_size=200))
+def test_whatever_comes_either_decodes_or_is_refused(header: str, body: bytes) -> None:
+    with contextlib.suppress(BadEncoding, BodyTooLarge):
+        assert len(decoded(body, header, 1000)) <= 1000
+
+
+@pytest.mark.parametrize(
+    ("header", "named", "known"),
+    [
+        ("", (), True),
+        ("identity", (), True),
+        (" gzip ,, BR", ("gzip", "br"), True),
+        ("compress", ("compress",), False),
+        ("gzip, snappy", ("gzip", "snappy"), False),
+        ("gzip, gzip, gzip, gzip", ("gzip",) * 4, False),
+    ],
+)
+def test_which_codings_are_known(header: str, named: tuple[str, ...], known: bool) -> None:
+    assert (codings(header), is_known(header)) == (named, known)
+
+
+def test_a_coding_that_is_not_known_is_named() -> None:
+    with pytest.raises(BadEncoding, match="'snappy' is not known; use gzip, deflate, br or zstd"):
+        decoded(b"", "snappy", 10)
+
+
+# Through the proxy
+
+
+@EACH
+async def test_an_encoded_request_is_understood_and_goes_on_as_it_came(
+    header: str, encode: Callable[[bytes], bytes]
+) -> None:
+    body = encode(b'{"messages":[{"role":"user","content":"hello"}]}')
+    headers = [("Content-Encoding", header), ("Content-Type", "application/json")]
+    async with ScriptedUpstream().running() as upstream, fronted(upstream.url) as url:
+        answer, _ = await ask(url, CHAT, body=body, headers=headers)
+    request = upstream.chats[-1]
+    # It was measured, so it was read.
+    assert answer.header("x-context-tokens") is not None
+    assert (request.body, request.header("content-encoding")) == (body, header)
+
+
+@pytest.mark.parametrize("header", ["snappy", "gzip, snappy", "gzip, gzip, gzip, gzip"])
+async def test_a_coding_that_is_not_known_goes_through_untouched(header: str) -> None:
+    headers = [("Content-Encoding", header)]
+    async with saying().running() as upstream, fronted(upstream.url) as url:
+        answer, _ = await ask(url, CHAT, body=BODY, headers=headers)
+    assert (answer.status, answer.header("x-compaction")) == (200, "none")
+    assert (sent(upstream).body, sent(upstream).header("content-encoding")) == (BODY, header)
+
+
+@pytest.mark.parametrize("header", ["gzip", "deflate", "br", "zstd"])
+async def test_a_body_that_is_not_what_it_says_is_a_400(header: str) -> None:
+    async with saying().running() as upstream, fronted(upstream.url) as url:
+        answer, raw = await ask(url, CHAT, body=BODY, headers=[("Content-Encoding", header)])
+    error = json.loads(raw)["error"]
+    assert (answer.status, error["code"]) == (400, "bad_content_encoding")
+    assert error["message"].startswith(f"content-encoding: the body is no valid {header}")
+    assert [r for r in upstream.requests if r.path == CHAT] == []
+
+
+@REAL
+async def test_a_bomb_is_a_413(header: str, encode: Callable[[bytes], bytes]) -> None:
+    body = encode(b" " * 3_000_000)
+    async with (
+        saying().running() as upstream,
+        fronted(upstream.url, server={"max_body_bytes": 1_000_000}) as url,
+    ):
+        answer, raw = await ask(url, CHAT, body=body, headers=[("Content-Encoding", header)])
+    assert (answer.status, json.loads(raw)["error"]["code"]) == (413, "body_too_large")
+    assert [r for r in upstream.requests if r.path == CHAT] == []

@@ -1,0 +1,108 @@
+"""`serve` as a process: which setting wins, what it tells a person, what of the environment it ignores."""
+
+import asyncio
+import contextlib
+import os
+import re
+import signal
+import sys
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from tests.support import wire_bytes
+from tests.support.fronted import BODY, CHAT, saying
+from tests.support.raw_client import ask
+from tests.support.raw_upstream import RawUpstream
+from tests.support.scripted import ScriptedUpstream
+
+_LISTENS = re.compile(r"compaction-proxy listens on (http://\S+)")
+
+
+@contextlib.asynccontextmanager
+async def served(
+    *arguments: str, until: str = "point your agent", **environ: str
+) -> AsyncIterator[tuple[str, list[str]]]:
+    """
+    The URL of a proxy process, and the lines that it wrote, complete once the block has ended.
+
+    It is yielded when a line begins with *until*.
+    """
+    kept: Mapping[str, str] = {k: v for k, v in os.environ.items() if "PROXY" not in k.upper()}
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "proxy", "serve", "--listen", "127.0.0.1:0", *arguments,
+        env={**kept, "COMPACTION_PROXY_STORE_KIND": "memory", **environ},
+        stderr=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+    assert process.stderr is not None
+    lines: list[str] = []
+    url = ""
+    try:
+        while not lines or not lines[-1].startswith(until):
+            lines.append((await process.stderr.readline()).decode())
+            assert lines[-1], f"it ended: {lines}"
+            listens = _LISTENS.match(lines[-1])
+            url = listens[1] if listens else url
+        yield url, lines
+    finally:
+        process.send_signal(signal.SIGTERM)
+        lines += (await process.stderr.read()).decode().splitlines(keepends=True)
+        await process.wait()
+
+
+def chats(upstream: RawUpstream) -> int:
+    return len([r for r in upstream.requests if r.path == CHAT])
+
+
+@pytest.mark.parametrize(
+    ("given", "used"),
+    [
+        pytest.param(("file",), 0, id="the file"),
+        pytest.param(("file", "environment"), 1, id="the environment over the file"),
+        pytest.param(("file", "environment", "flag"), 2, id="a flag over both"),
+        pytest.param(("file", "flag"), 2, id="a flag over the file"),
+    ],
+)
+async def test_the_upstream_that_is_named_nearest_gets_the_request(
+    given: tuple[str, ...], used: int, tmp_path: Path
+) -> None:
+    async with saying().running() as a, saying().running() as b, saying().running() as c:
+        file = tmp_path / "config.toml"
+        file.write_text(f'[upstream]\nurl = "{a.url}"\n')
+        environ = {"COMPACTION_PROXY_UPSTREAM": b.url} if "environment" in given else {}
+        flags = ("--upstream", c.url) if "flag" in given else ()
+        async with served("--config", str(file), *flags, **environ) as (url, _):
+            assert (await ask(url, CHAT, body=BODY))[0].status == 200
+    assert [chats(upstream) for upstream in (a, b, c)] == [int(i == used) for i in range(3)]
+
+
+async def test_a_proxy_of_the_environment_is_not_used() -> None:
+    nowhere = "http://127.0.0.1:9"
+    names = ("HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "ALL_PROXY", "all_proxy")
+    async with (
+        saying().running() as upstream,
+        served("--upstream", upstream.url, **dict.fromkeys(names, nowhere)) as (url, _),
+    ):
+        answer, _ = await ask(url, CHAT, body=BODY)
+    assert (answer.status, chats(upstream)) == (200, 1)
+
+
+async def test_a_person_is_told_where_it_listens_and_what_was_found() -> None:
+    async with (
+        ScriptedUpstream(window=8192, slots=1).running() as upstream,
+        served("--upstream", upstream.url + "/v1", until="upstream ") as (url, lines),
+    ):
+        pass
+    assert lines == [
+        f"compaction-proxy listens on {url}\n",
+        f"point your agent here: base_url = {url}/v1\n",
+        f"upstream {upstream.url}: llama.cpp, window 8192 (/props default_generation_settings.n_ctx), "
+        "1 slot; prompts may take 7168, compaction above 4300\n",
+    ]
+
+
+async def test_a_window_that_nobody_tells_is_told_as_such() -> None:
+    async with served("--upstream", wire_bytes.closed_port(), until="upstream ") as (_, lines):
+        pass
+    assert "window not known" in lines[2] and "`context.window`" in lines[2]
