@@ -165,7 +165,9 @@ class Aider:
     def body(self, state: int) -> dict[str, object]:
         body = self.session.body()
         messages = [dict(message) for message in self.session.messages]
-        messages[-1]["content"] += f"\n\n*Files as they are now*\nstate {state} of the file: " + "x = 1\n" * 20
+        messages[-1]["content"] += (
+            f"\n\n*Files as they are now*\nstate {state} of the file: " + "x = 1\n" * 20
+        )
         return body | {"messages": messages}
 
 

@@ -42,11 +42,11 @@ async def test_interleaved_sessions_with_one_brief_are_each_as_if_alone(has_tool
         for turn in range(TURNS):
             for session in sessions:
                 walked[session.name].append(await proxy.send(session.step(turn > 0).body()))
-    for name in walked:
-        assert sum(walk.outcome == "compacted" for walk in walked[name]) >= 2
+    for name, walks in walked.items():
+        assert sum(walk.outcome == "compacted" for walk in walks) >= 2
         by_itself = await alone(AgentSession(name=name, has_tools=has_tools))
-        assert views(walked[name]) == views(by_itself)
-        assert all(names(body.body) <= {name} for walk in walked[name] for body in (*walk.turns, *walk.notes))
+        assert views(walks) == views(by_itself)
+        assert all(names(body.body) <= {name} for walk in walks for body in (*walk.turns, *walk.notes))
 
 
 async def test_a_title_request_in_between_changes_nothing() -> None:
@@ -58,7 +58,10 @@ async def test_a_title_request_in_between_changes_nothing() -> None:
         for turn in range(TURNS):
             walked.append(await proxy.send(session.step(turn > 0).body()))
             title = wire(
-                {"messages": [{"role": "user", "content": f"A title for: {session.task}"}], "model": "scripted"}
+                {
+                    "messages": [{"role": "user", "content": f"A title for: {session.task}"}],
+                    "model": "scripted",
+                }
             )
             asked = await proxy.send(title)
             assert (asked.outcome, asked.view) == ("none", title)
@@ -204,7 +207,9 @@ async def test_the_same_request_three_times_at_once_makes_notes_once(slots: int)
     async with upstream.running(), proxied(upstream) as proxy:
         raw = wire(body)
         copies = [
-            asyncio.create_task(ask(proxy.url, "/v1/chat/completions", body=raw, headers=[("X-Copy", str(i))]))
+            asyncio.create_task(
+                ask(proxy.url, "/v1/chat/completions", body=raw, headers=[("X-Copy", str(i))])
+            )
             for i in range(3)
         ]
         await upstream.until(lambda server: len(server.notes) == 1)
@@ -221,9 +226,7 @@ async def test_eight_sessions_at_once_are_each_compacted_for_themselves() -> Non
 
     async def run(proxy: Proxied, session: AgentSession) -> None:
         for turn in range(20):
-            answer, _ = await ask(
-                proxy.url, "/v1/chat/completions", body=wire(session.step(turn > 0).body())
-            )
+            answer, _ = await ask(proxy.url, "/v1/chat/completions", body=wire(session.step(turn > 0).body()))
             assert answer.status == 200
 
     async with upstream.running(), proxied(upstream) as proxy:

@@ -113,7 +113,7 @@ def nothing(_: Messages) -> None:
         ),
         pytest.param(each("user", in_front("Today's date is 2026-11-30.")), nothing, id="a date line goes"),
         pytest.param(
-            each("assistant", lambda m: m.update(reasoning_content="I wonder.")), nothing, id="reasoning dropped"
+            each("assistant", lambda m: m.update(reasoning_content="Hm.")), nothing, id="reasoning dropped"
         ),
         pytest.param(nothing, each("assistant", lambda m: m.update(reasoning="Hm.")), id="reasoning comes"),
         pytest.param(nothing, each("assistant", lambda m: m.update(refusal=None)), id="null members"),
@@ -127,7 +127,7 @@ def nothing(_: Messages) -> None:
             each("assistant", lambda m: m.pop("content")),
             id="content null, then absent",
         ),
-        pytest.param(nothing, each("tool", lambda m: m.update(name="read_file")), id="a name beside a result"),
+        pytest.param(nothing, each("tool", lambda m: m.update(name="read_file")), id="a result named"),
         pytest.param(
             nothing, each("assistant", lambda m: m.update(id="msg_1", provider_specific_fields={"a": 1})),
             id="members of the client's own",
@@ -175,7 +175,8 @@ def other_argument(messages: Messages) -> None:
             id="an image added",
         ),
         pytest.param(
-            lambda m: m.insert(6, {"role": "system", "content": "From now on be brief."}), id="a late system message"
+            lambda m: m.insert(6, {"role": "system", "content": "From now on be brief."}),
+            id="a late system message",
         ),
     ],
 )
