@@ -18,6 +18,7 @@ from proxy.core.plan import (
     Compact,
     Decision,
     before_prefill,
+    cuts_within,
     has_rested,
     last_turn_start,
     plan,
@@ -166,6 +167,9 @@ class Compaction:
                 )
                 if isinstance(rewrite, Refused):
                     return await self._gave_up(terms, past, made, look, rewrite.reason)
+                if look.rewrite and rewrite.replaced <= look.rewrite.replaced:
+                    # An older compaction was stored here first: the same step would follow for ever.
+                    return made
                 made = Made(rewrite=rewrite, compacted=True)
                 look = await self._looking.look(terms.asked, whole, rewrite, terms.found, terms.budget)
             # Steps and what follows them are one compaction: the next request should find a view
@@ -199,15 +203,14 @@ class Compaction:
         if conversation.brief_end + upto == len(conversation.messages):
             return look
         part = prefix(conversation, upto)
-        return await self._looking.look(terms.asked, part, look.rewrite, terms.found, terms.budget)
+        rewrite = cuts_within(look.rewrite, upto)
+        return await self._looking.look(terms.asked, part, rewrite, terms.found, terms.budget)
 
     async def _part(self, terms: Terms, look: Look, upto: int) -> Look | None:
         """The view of the first *upto* messages after the brief, trimmed to what notes can be made over."""
         conversation = prefix(look.conversation, upto)
         asked, found, budget = terms.asked, terms.found, terms.budget
-        rewrite = look.rewrite
-        if rewrite and any(cut.at >= upto for cut in rewrite.cuts):
-            rewrite = replace(rewrite, cuts=tuple(cut for cut in rewrite.cuts if cut.at < upto))
+        rewrite = cuts_within(look.rewrite, upto)
         part = await self._looking.look(asked, conversation, rewrite, found, budget)
         if part.total <= terms.notes_room:
             return part

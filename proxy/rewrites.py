@@ -8,7 +8,7 @@ stands under is decided here.
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from proxy.core.messages import Conversation, Role
+from proxy.core.messages import Conversation
 from proxy.core.plan import turns_since
 from proxy.core.rewrite import (
     Failure,
@@ -61,14 +61,8 @@ class Rewrites:
             return Past()
         found: list[tuple[int, int, bool, Rewrite]] = []
         for shelf in (Shelf.SEEN, Shelf.TRIMMED):
-            entry = await self._store.longest(shelf, after)
-            rewrite = from_bytes(entry[1]) if entry else None
-            if (
-                entry
-                and rewrite
-                and _stands(after, entry[0], rewrite.seen)
-                and _applies(rewrite, conversation)
-            ):
+            rewrite = await self._longest(shelf, after, conversation)
+            if rewrite:
                 found.append((rewrite.seen, rewrite.replaced, rewrite.is_trim, rewrite))
         best = max(found, key=lambda entry: entry[:3])[3] if found else None
         entry = await self._store.longest(Shelf.RANGE, after)
@@ -101,6 +95,11 @@ class Rewrites:
         tail = conversation.messages[end + rewrite.replaced : end + rewrite.seen]
         if not rewrite.is_trim and not any(message.calls or message.answers for message in tail):
             await self._store.add(Shelf.RANGE, digests[end + rewrite.replaced], value)
+        whole = len(digests) - 1 - end
+        if stored and stored.replaced < rewrite.replaced and rewrite.seen < whole:
+            # A step came to where an older compaction had been made, and goes further: what is
+            # true of a history is true of one that continues it.
+            return await self.keep(digests, conversation, replace(rewrite, seen=whole))
         return stored if stored and _applies(stored, conversation) else rewrite
 
     async def keep_failure(
@@ -111,6 +110,18 @@ class Rewrites:
         failure = Failure(seen=seen, attempts=(before.attempts if before else 0) + 1)
         await self._store.add(Shelf.FAILED, digests[-1], failure_to_bytes(failure))
         return failure
+
+    async def _longest(
+        self, shelf: Shelf, after: Sequence[bytes], conversation: Conversation
+    ) -> Rewrite | None:
+        """The longest that applies; where a result came late, a shorter one may."""
+        upto = len(after)
+        while upto and (entry := await self._store.longest(shelf, after[:upto])):
+            rewrite = from_bytes(entry[1])
+            if rewrite and _stands(after, entry[0], rewrite.seen) and _applies(rewrite, conversation):
+                return rewrite
+            upto = entry[0]
+        return None
 
     async def _failure(self, after: Sequence[bytes]) -> Failure | None:
         entry = await self._store.longest(Shelf.FAILED, after)
@@ -124,7 +135,12 @@ def _stands(after: Sequence[bytes], index: int, seen: int) -> bool:
 
 
 def _applies(rewrite: Rewrite, conversation: Conversation) -> bool:
-    """Whether a turn of this history is left after the replaced ones, and begins there."""
+    """
+    Whether a turn of this history is left after the replaced ones, and begins there.
+
+    A result that came late may have joined the turns on both sides: then its call must not be left out.
+    """
     at = conversation.brief_end + rewrite.replaced
-    messages = conversation.messages
-    return at < len(messages) and (not rewrite.replaced or messages[at].role is Role.ASSISTANT)
+    if not rewrite.replaced:
+        return at < len(conversation.messages)
+    return any(turn.start == at for turn in conversation.turns)

@@ -14,7 +14,7 @@ from itertools import pairwise
 from proxy.core.cutting import cut_arguments, cut_middle, label
 from proxy.core.messages import Conversation, Cut, Kind, Message, Role
 from proxy.core.pairs import pair
-from proxy.core.plan import Sizes
+from proxy.core.plan import Sizes, before_prefill
 from proxy.core.rewrite import Rewrite
 
 
@@ -52,6 +52,7 @@ class CutView:
         self.size = sizes.total
         self.newest_size = sum(sizes.shown[self.newest :])
         self.touched: set[int] = set()
+        self._before_prefill = before_prefill(conversation)
         self._block = self._before.block
         self._shown = list(sizes.shown)
         self._cuts = {(cut.at, cut.text): cut.put for cut in self._before.cuts}
@@ -147,13 +148,13 @@ class CutView:
         Not on a prefill: its message comes back with what the model added to it, and the
         trim must still be found.
         """
-        last = len(self.messages) - 1
-        is_prefill = last > self.newest and self.messages[last].role is Role.ASSISTANT
-        is_prefill &= not self.messages[last].calls and all(at != last for at, _ in self._cuts)
-        return last if is_prefill else last + 1
+        before = max(self._before_prefill, self._before.seen)
+        return before if all(at < before for at, _ in self._cuts) else len(self.messages)
 
     def _shorter(self, at: int, text: int, keep_chars: int) -> str | None:
         original = self.messages[at].texts[text]
+        if original.kind is Kind.SEALED:
+            return None
         if original.kind is Kind.ARGUMENTS:
             return cut_arguments(original.text, keep_chars, "an argument")
         if original.kind is Kind.RESULT:

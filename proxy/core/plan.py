@@ -6,11 +6,11 @@ its result. Every quantity is in tokens unless its name says otherwise.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from proxy.core.budget import Budget
-from proxy.core.messages import Conversation
+from proxy.core.messages import Conversation, Role, Turn
 from proxy.core.rewrite import Rewrite
 
 # A rewrite costs the server's cached prompt and a set of notes. When the window is
@@ -99,6 +99,13 @@ def turns_since(conversation: Conversation, at: int) -> int:
     return sum(turn.start - conversation.brief_end >= at for turn in conversation.turns)
 
 
+def has_rested(conversation: Conversation, rewrite: Rewrite | None) -> bool:
+    """Whether the last compaction, if there was one, is long enough ago for another."""
+    if rewrite is None or not rewrite.compacted_at:
+        return True
+    return turns_since(conversation, rewrite.compacted_at) >= REST_TURNS
+
+
 def plan(
     conversation: Conversation,
     rewrite: Rewrite | None,
@@ -128,8 +135,7 @@ def plan(
     if len(conversation.turns) < 2:
         return Leave(Why.ONE_TURN)
     before = rewrite.replaced if rewrite else 0
-    rested = rewrite is None or turns_since(conversation, rewrite.compacted_at) >= REST_TURNS
-    if not forced and rewrite and rewrite.compacted_at and not rested:
+    if not forced and not has_rested(conversation, rewrite):
         return Leave(Why.TOO_SOON)
     pressing = forced or budget.is_pressing(total)
     least = (PRESSING_GAIN if pressing else max(policy.min_gain, PRESSING_GAIN)) * budget.limit
@@ -195,13 +201,34 @@ def last_turn_start(conversation: Conversation, upto: int) -> int:
     return max((s for s in starts if s < upto), default=0)
 
 
+def before_prefill(conversation: Conversation) -> int:
+    """How many messages stand after the brief and before a trailing message that is to be continued."""
+    last = len(conversation.messages) - 1
+    is_prefill = (
+        bool(conversation.turns)
+        and last > conversation.turns[-1].start
+        and conversation.messages[last].role is Role.ASSISTANT
+        and not conversation.messages[last].calls
+    )
+    return last + (not is_prefill) - conversation.brief_end
+
+
+def cuts_within(rewrite: Rewrite | None, upto: int) -> Rewrite | None:
+    """How the first *upto* messages after the brief are shown."""
+    if rewrite is None or all(cut.at < upto for cut in rewrite.cuts):
+        return rewrite
+    return replace(rewrite, cuts=tuple(cut for cut in rewrite.cuts if cut.at < upto))
+
+
 def prefix(conversation: Conversation, upto: int) -> Conversation:
     """The conversation as it was after *upto* messages after the brief."""
     end = conversation.brief_end + upto
     return Conversation(
         messages=conversation.messages[:end],
         brief_end=conversation.brief_end,
-        turns=tuple(turn for turn in conversation.turns if turn.end <= end),
+        turns=tuple(
+            Turn(start=turn.start, end=min(turn.end, end)) for turn in conversation.turns if turn.start < end
+        ),
         model=conversation.model,
         tool_names=conversation.tool_names,
         output_limit=conversation.output_limit,

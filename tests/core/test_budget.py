@@ -1,0 +1,89 @@
+"""How much is too much."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy.core.budget import Budget, reserve_for
+from proxy.errors import ConfigError
+
+BUDGET = Budget(window=1_100, reserve=100)
+
+
+@pytest.mark.parametrize(
+    ("prompt", "over", "pressing", "fits"),
+    [
+        pytest.param(600, False, False, True, id="at compact_at: left alone"),
+        pytest.param(601, True, False, True, id="past compact_at"),
+        pytest.param(900, True, False, True, id="at nine tenths"),
+        pytest.param(901, True, True, True, id="past nine tenths"),
+        pytest.param(1_000, True, True, True, id="just full"),
+        pytest.param(1_001, True, True, False, id="one too many"),
+    ],
+)
+def test_what_a_prompt_is_to_a_budget(prompt: int, over: bool, pressing: bool, fits: bool) -> None:
+    assert (BUDGET.is_over(prompt), BUDGET.is_pressing(prompt), BUDGET.fits(prompt)) == (over, pressing, fits)
+
+
+def test_compaction_that_is_switched_off_is_never_due() -> None:
+    budget = Budget(window=1_100, reserve=100, compact_at=0)
+    assert not budget.is_over(10_000)
+    assert not budget.is_pressing(10_000)
+    assert not budget.fits(1_001)
+
+
+def test_pressing_is_never_before_compact_at() -> None:
+    assert not Budget(window=1_100, reserve=100, compact_at=0.95).is_pressing(940)
+
+
+@pytest.mark.parametrize("prompt", [540, 600, 660, 900, 1_000, 1_100])
+def test_near_a_limit(prompt: int) -> None:
+    assert BUDGET.is_near_a_limit(prompt)
+
+
+@pytest.mark.parametrize("prompt", [0, 539, 661, 899, 1_101])
+def test_far_from_every_limit(prompt: int) -> None:
+    assert not BUDGET.is_near_a_limit(prompt)
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        pytest.param({"window": 100, "reserve": 100}, "leaves nothing after a reserve of 100", id="no room"),
+        pytest.param({"window": 0, "reserve": 0}, "a window of 0 leaves nothing", id="no window"),
+        pytest.param({"compact_at": 0.2}, "need 0 < compact_to < compact_at <= 1", id="compact_to above"),
+        pytest.param({"compact_at": 1.5}, "got 0.25 and 1.5", id="more than all"),
+        pytest.param({"compact_to": 0.0}, "leave both out for 0.25 and 0.6", id="compact_to of nothing"),
+    ],
+)
+def test_what_cannot_work_is_an_error_with_its_remedy(settings: dict[str, float], says: str) -> None:
+    with pytest.raises(ConfigError, match=says.replace("(", r"\(")):
+        Budget(**({"window": 1_000, "reserve": 100} | settings))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("window", "output_limit", "configured", "enforced", "reserve"),
+    [
+        pytest.param(8_192, None, None, False, 1_024, id="auto: an eighth"),
+        pytest.param(4_096, None, None, False, 1_024, id="auto: at least 1024"),
+        pytest.param(131_072, None, None, False, 8_192, id="auto: at most 8192"),
+        pytest.param(2_048, None, None, False, 512, id="auto: never more than a quarter"),
+        pytest.param(8_192, None, 300, False, 300, id="configured"),
+        pytest.param(8_192, 500, 300, False, 500, id="the request's own limit wins"),
+        pytest.param(8_192, 32_000, None, False, 2_048, id="a huge limit is believed up to a quarter"),
+        pytest.param(8_192, 7_000, None, True, 7_000, id="an enforced limit is believed"),
+        pytest.param(8_192, 0, None, False, 0, id="a limit of nothing"),
+    ],
+)
+def test_reserve(
+    window: int, output_limit: int | None, configured: int | None, enforced: bool, reserve: int
+) -> None:
+    assert reserve_for(window, output_limit, configured, enforced=enforced) == reserve
+
+
+@given(st.integers(4, 2_000_000), st.none() | st.integers(0, 2_000_000))
+def test_a_budget_remains_wherever_the_upstream_does_not_enforce_the_limit(
+    window: int, output_limit: int | None
+) -> None:
+    reserve = reserve_for(window, output_limit, None, enforced=False)
+    assert Budget(window=window, reserve=reserve).limit >= window * 3 // 4

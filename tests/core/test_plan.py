@@ -1,0 +1,199 @@
+"""What is replaced and what is kept."""
+
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from proxy.core.budget import Budget
+from proxy.core.messages import Conversation, Message, Role, Turn
+from proxy.core.plan import (
+    Compact,
+    Decision,
+    Leave,
+    Policy,
+    Sizes,
+    Why,
+    has_rested,
+    last_turn_start,
+    plan,
+    prefix,
+    step,
+    turns_since,
+)
+from proxy.core.rewrite import Rewrite
+
+BUDGET = Budget(window=1_100, reserve=100)
+POLICY = Policy(notes_max=50)
+
+
+def talk(turns: int, brief: int = 1) -> Conversation:
+    """*turns* turns of two messages each."""
+    messages = [Message(role=Role.USER)] * brief
+    messages += [Message(role=Role.ASSISTANT), Message(role=Role.TOOL)] * turns
+    spans = tuple(Turn(start=brief + 2 * n, end=brief + 2 * n + 2) for n in range(turns))
+    return Conversation(messages=tuple(messages), brief_end=brief, turns=spans)
+
+
+def sizes(turns: Sequence[int], *, fixed: int = 100, block: int = 0, replaced: int = 0) -> Sizes:
+    """Sizes of turns whose second message takes all; the first *replaced* messages are not shown."""
+    whole = tuple(size for turn in turns for size in (0, turn))
+    shown = tuple(0 if i < replaced else size for i, size in enumerate(whole))
+    return Sizes(fixed=fixed, block=block, shown=shown, whole=whole)
+
+
+def decide(turns: Sequence[int], rewrite: Rewrite | None = None, **changed: object) -> Decision:
+    options = {"fixed": 100, "block": 0, "kept": 20, "forced": False} | changed
+    return plan(
+        talk(len(turns)),
+        rewrite,
+        sizes(
+            turns,
+            fixed=int(str(options["fixed"])),
+            block=int(str(options["block"])),
+            replaced=rewrite.replaced if rewrite else 0,
+        ),
+        BUDGET,
+        policy=POLICY,
+        kept=lambda replaced: int(str(options["kept"])),
+        forced=bool(options["forced"]),
+    )
+
+
+@pytest.mark.parametrize(
+    ("turns", "decision"),
+    [
+        pytest.param([100] * 5, Leave(Why.FITS), id="at compact_at: left alone"),
+        pytest.param([], Leave(Why.FITS), id="no turn"),
+        pytest.param([900], Leave(Why.ONE_TURN), id="one turn: the model has not seen its results"),
+        pytest.param(
+            [50] * 11, Compact(replaced=18, tail_turns=2), id="as many turns as compact_to leaves room for"
+        ),
+        pytest.param([20] * 30, Compact(replaced=54, tail_turns=3), id="never more than three"),
+        pytest.param([300, 300, 300], Compact(replaced=4, tail_turns=1), id="the last, however large"),
+        pytest.param([60, 60, 600], Leave(Why.NO_GAIN), id="a large newest turn: nothing to gain"),
+    ],
+)
+def test_decisions(turns: list[int], decision: Decision) -> None:
+    assert decide(turns) == decision
+
+
+def test_a_smaller_gain_will_do_when_the_window_is_nearly_full() -> None:
+    # 160 replaced become 20 + 50: 90 of 1000.
+    assert decide([160, 500]) == Leave(Why.NO_GAIN)
+    assert decide([160, 700]) == Compact(replaced=2, tail_turns=1)
+
+
+def test_what_the_block_keeps_counts_against_the_gain() -> None:
+    assert isinstance(decide([300, 300]), Compact)
+    assert decide([300, 300], kept=200) == Leave(Why.NO_GAIN)
+
+
+def test_after_an_overflow_size_and_rest_do_not_count() -> None:
+    recent = Rewrite(seen=4, replaced=2, compacted_at=4)
+    assert decide([50, 100, 100], forced=True) == Compact(replaced=4, tail_turns=1)
+    assert isinstance(decide([50, 300, 300], recent, block=40, forced=True), Compact)
+
+
+@pytest.mark.parametrize(
+    ("turns", "rested"),
+    [pytest.param(4, False, id="two turns later"), pytest.param(5, True, id="three turns later")],
+)
+def test_after_a_compaction_there_is_none_for_three_turns(turns: int, rested: bool) -> None:
+    rewrite = Rewrite(seen=4, replaced=2, compacted_at=4)
+    assert has_rested(talk(turns), rewrite) is rested
+    decision = decide([50, *[300] * (turns - 1)], rewrite, block=40)
+    assert decision == (Compact(replaced=2 * turns - 2, tail_turns=1) if rested else Leave(Why.TOO_SOON))
+
+
+def test_a_trim_needs_no_rest() -> None:
+    assert has_rested(talk(3), Rewrite(seen=6, replaced=2, is_trim=True))
+    assert has_rested(talk(3), None)
+
+
+def test_what_is_replaced_only_grows() -> None:
+    rewrite = Rewrite(seen=2, replaced=8)
+    assert decide([10, 10, 10, 10, 600], rewrite, block=40) == Leave(Why.NO_GAIN)
+
+
+def run_step(turns: Sequence[int], room: int, rewrite: Rewrite | None = None, kept: int = 20) -> int | None:
+    return step(
+        talk(len(turns)),
+        rewrite,
+        sizes(turns, replaced=rewrite.replaced if rewrite else 0, block=30 if rewrite else 0),
+        BUDGET,
+        policy=POLICY,
+        kept=lambda replaced: kept,
+        room=room,
+    )
+
+
+@pytest.mark.parametrize(
+    ("turns", "room", "upto"),
+    [
+        pytest.param([200] * 6, 700, 6, id="the longest prefix that fits"),
+        pytest.param([200] * 6, 10_000, 12, id="all of it"),
+        pytest.param([5_000, 5_000, 10], 700, 4, id="at least two turns, however large"),
+        pytest.param([5_000], 700, None, id="one turn: the last one stays"),
+        pytest.param([], 700, None, id="none"),
+        pytest.param([30, 5_000, 5_000], 700, None, id="the replaced part gains too little"),
+    ],
+)
+def test_steps(turns: list[int], room: int, upto: int | None) -> None:
+    assert run_step(turns, room) == upto
+
+
+def test_a_step_goes_on_where_the_last_one_ended() -> None:
+    rewrite = Rewrite(seen=6, replaced=4, block="b")
+    assert run_step([200] * 6, 750, rewrite) == 10
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.lists(st.integers(1, 900), max_size=14),
+    st.integers(0, 1_500),
+    st.integers(0, 14),
+    st.integers(0, 300),
+    st.integers(50, 1_500),
+)
+def test_plan_and_step_replace_whole_turns_and_gain_what_they_say(
+    turns: list[int], fixed: int, replaced_turns: int, kept: int, room: int
+) -> None:
+    replaced = 2 * min(replaced_turns, max(0, len(turns) - 1))
+    rewrite = Rewrite(seen=replaced, replaced=replaced, block="b") if replaced else None
+    conversation = talk(len(turns))
+    now = sizes(turns, fixed=fixed, block=40 if replaced else 0, replaced=replaced)
+    decision = plan(conversation, rewrite, now, BUDGET, policy=POLICY, kept=lambda _: kept)
+    if isinstance(decision, Compact):
+        assert replaced < decision.replaced == 2 * (len(turns) - decision.tail_turns)
+        assert 1 <= decision.tail_turns <= 3
+        after = fixed + kept + POLICY.notes_max + sum(now.whole[decision.replaced :])
+        assert after < now.total
+    elif decision.why is Why.FITS:
+        assert not BUDGET.is_over(now.total)
+    upto = step(conversation, rewrite, now, BUDGET, policy=POLICY, kept=lambda _: kept, room=room)
+    if upto is not None:
+        part = prefix(conversation, upto)
+        assert part.turns[-1].end == len(part.messages)
+        assert last_turn_start(conversation, upto) > replaced
+        assert turns_since(part, last_turn_start(conversation, upto)) == 1
+        takes = fixed + now.block + sum(now.shown[:upto])
+        assert takes <= room or turns_since(part, replaced) == 2
+
+
+def test_a_prefix_keeps_what_stands_around_the_messages() -> None:
+    whole = Conversation(
+        messages=talk(3).messages,
+        brief_end=1,
+        turns=talk(3).turns,
+        model="m",
+        tool_names=("bash",),
+        output_limit=7,
+        stream=True,
+        fixed_texts=("[]",),
+    )
+    part = prefix(whole, 4)
+    assert (len(part.messages), part.turns, part.brief_end) == (5, whole.turns[:2], 1)
+    assert (part.model, part.tool_names, part.output_limit) == ("m", ("bash",), 7)
+    assert (part.stream, part.fixed_texts) == (True, ("[]",))
