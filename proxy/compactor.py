@@ -16,7 +16,7 @@ from proxy.config import ContextConfig
 from proxy.core.budget import Budget
 from proxy.core.digests import chain, scope
 from proxy.core.overflow import MOST_WINDOW, Overflow
-from proxy.core.trim import aim_of, trim
+from proxy.core.trim import Trim, aim_of, trim
 from proxy.dialects.base import Usage
 from proxy.discovery import Found
 from proxy.errors import NotUnderstood
@@ -31,6 +31,8 @@ from proxy.turnstile import Turnstile
 from proxy.upstream import Upstream
 from proxy.windows import Windows
 
+# Where tools and brief leave no more, an answer after an overflow gets this part of the window.
+_LAST_RESERVE_DIVISOR = 16
 # After an overflow answer without numbers this share of what did not fit is tried.
 _BLIND_SHARE = 0.8
 
@@ -218,20 +220,28 @@ class Compactor:
         look = await self._looking.look(asked, asked.parsed.conversation, None, found, anything)
         return look.total
 
-    async def _trim(self, terms: Terms, look: Look) -> Look | None:
-        """The view cut down to the budget and stored; None where that cannot be."""
-        conversation, budget = look.conversation, terms.budget
-        model = self._metrics.model(conversation.model)
-        trimmed = trim(
-            conversation,
+    def _cut(self, terms: Terms, look: Look, budget: Budget) -> Trim | None:
+        sizes = look.measured.sizes
+        return trim(
+            look.conversation,
             look.rewrite,
-            look.measured.sizes,
-            aim=aim_of(conversation, look.measured.sizes, budget, share=self._config.trim_to),
+            sizes,
+            aim=aim_of(look.conversation, sizes, budget, share=self._config.trim_to),
             limit=budget.limit,
             keep_chars=self._config.trim_chars,
             count=terms.count,
             block=lambda replaced: self._compaction.block(terms, look, replaced),
         )
+
+    async def _trim(self, terms: Terms, look: Look) -> Look | None:
+        """The view cut down to the budget and stored; None where that cannot be."""
+        conversation, budget = look.conversation, terms.budget
+        model = self._metrics.model(conversation.model)
+        trimmed = self._cut(terms, look, budget)
+        if trimmed is None and terms.trigger is Trigger.OVERFLOW and not terms.found.enforces_limit:
+            # It was refused as it was: little room for an answer is better than none.
+            budget = replace(budget, reserve=min(budget.reserve, budget.window // _LAST_RESERVE_DIVISOR))
+            trimmed = self._cut(terms, look, budget)
         if trimmed is None:
             self._metrics.over_budget.labels(model).inc()
             emit(

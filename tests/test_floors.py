@@ -118,6 +118,19 @@ async def test_a_floor_over_the_budget_goes_up_untouched_and_the_upstream_decide
         assert "nothing that may be cut" in event["why"]
 
 
+async def test_a_floor_just_under_the_window_is_answered_as_long_as_anything_can_be_cut() -> None:
+    """Over the budget it goes up as it came; once refused it is cut to what the window takes."""
+    upstream = remembering_upstream(window=WINDOW)
+    alice = session(brief=int(1.0 * BUDGET))
+    async with upstream.running(), watched(upstream.url) as proxy:
+        got, asked = await go_on(proxy, upstream, alice, 25)
+    assert upstream.count(alice.body()) > WINDOW
+    assert {g.status for g in got} == {200}
+    assert max(asked) <= 1
+    assert sum(asked) <= 5
+    assert len(upstream.turns) <= 2 * 25
+
+
 @pytest.mark.parametrize("stream", [True, False], ids=["streaming", "not streaming"])
 @pytest.mark.parametrize("turns", [0, 5], ids=["the first request", "five turns"])
 async def test_a_brief_over_the_window_gets_the_upstreams_own_answer(turns: int, stream: bool) -> None:
