@@ -44,6 +44,7 @@ class Windows:
         now: Seconds, monotonic.
         kind: `upstream.kind`, empty for auto.
         on_window: Told of every change of a model's window.
+        longest_seconds: For all questions about a model together.
     """
 
     def __init__(
@@ -54,12 +55,14 @@ class Windows:
         now: Callable[[], float],
         kind: str = "",
         on_window: Callable[[str, int], None] = lambda model, window: None,
+        longest_seconds: float = LONGEST_SECONDS,
     ) -> None:
         self._ask = ask
         self._configured = configured
         self._now = now
         self._kind = ServerKind(kind) if kind else None
         self._on_window = on_window
+        self._longest_seconds = longest_seconds
         self._known: OrderedDict[str, _Known] = OrderedDict()
         self._asking: dict[str, asyncio.Task[_Known]] = {}
 
@@ -128,10 +131,10 @@ class Windows:
     async def _discover(self, model: str, headers: Sequence[tuple[str, str]]) -> _Known:
         found = Found(kind=self._kind or ServerKind.OTHER, answered=False)
         try:
-            async with asyncio.timeout(LONGEST_SECONDS):
+            async with asyncio.timeout(self._longest_seconds):
                 found = await discover(self._ask, model, headers, kind=self._kind)
         except TimeoutError:
-            emit("upstream.silent", level=logging.WARNING, model=model, seconds=LONGEST_SECONDS)
+            emit("upstream.silent", level=logging.WARNING, model=model, seconds=self._longest_seconds)
         except Exception:
             log_fault("discovery")
         return self._note(model, found)
