@@ -152,15 +152,16 @@ class Proxy:
         except ClientGone:
             raise
         except ProxyError as error:
-            await self._tell(client, error, compacted)
+            await self._tell(client, error, path)
         except Exception:
             # A fault of ours must read like one, and must be found.
             logging.getLogger("proxy").exception("request.failed")
-            await self._tell(client, ProxyError("the proxy failed; its log tells more"), compacted)
+            await self._tell(client, ProxyError("the proxy failed; its log tells more"), path)
 
-    async def _tell(self, client: Client, error: ProxyError, compacted: str) -> None:
-        """An error of ours in the endpoint's wire format; nothing after a broken answer."""
-        dialect = DIALECTS.get(compacted, CHAT_COMPLETIONS)
+    async def _tell(self, client: Client, error: ProxyError, path: str) -> None:
+        """An error of ours in the wire format of *path*; nothing after a broken answer."""
+        asked = ANTHROPIC_MESSAGES if is_count(path) else CHAT_COMPLETIONS
+        dialect = DIALECTS.get(endpoint(path), asked)
         self.metrics.refused.labels(error.code).inc()
         emit("request.refused", level=logging.WARNING, status=error.status, code=error.code, why=str(error))
         if not client.started:

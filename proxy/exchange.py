@@ -19,7 +19,7 @@ from proxy.compactor import Compactor
 from proxy.config import Config
 from proxy.core.overflow import Overflow
 from proxy.dialects.base import Dialect
-from proxy.dialects.sse import split_first
+from proxy.dialects.sse import split_event
 from proxy.errors import ProxyError
 from proxy.events import emit, log_fault
 from proxy.exchange_beginning import MOST_WHOLE_BYTES, Beginning, plain, read_beginning, read_rest, unread
@@ -209,10 +209,11 @@ class Exchange:
         head = b"".join(kept)[:HEAD_BYTES] if streams else b""
         held = beginning.held
         if self._heart and self._heart.sent and streams:
-            first, rest = split_first(b"".join(held))
-            held = [self._dialect.after_heartbeats(first) + rest]
+            comments, first, rest = split_event(b"".join(held))
+            held = [comments, self._dialect.after_heartbeats(first), rest]
         for chunk in held:
-            await client.chunk(chunk)
+            if chunk:
+                await client.chunk(chunk)
         async for chunk in beginning.rest:
             await client.chunk(chunk)
             if asked is None or (not streams and size > keep):

@@ -20,8 +20,9 @@ from proxy.upstream import Response
 
 # An error body that says "too long" is short; a longer one is relayed without a look.
 _MOST_ERROR_BYTES = 256 * 1024
-# What may come before the first event of a stream: comments while the upstream prefills.
-_MOST_PEEKED_BYTES = 64 * 1024
+# Of comments before the first event of a stream, and of that event: in the Responses format it
+# repeats instructions and tools.
+_MOST_PEEKED_BYTES = 1024 * 1024
 MOST_WHOLE_BYTES = 8 * 1024 * 1024
 # A stream that has told its error has nothing to add; some servers leave it open.
 _REST_SECONDS = 2.0

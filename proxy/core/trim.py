@@ -141,7 +141,9 @@ def _cut_old(view: CutView, kinds: tuple[Kind, ...], keep_chars: int, aim: int) 
     for at, text in view.texts(range(view.replaced, view.newest), kinds):
         if view.size <= aim:
             break
-        if view.messages[at].role is not Role.USER:
+        # Some formats let a user speak beside a result.
+        speaks = view.messages[at].role is Role.TOOL and view.is_users(at, text)
+        if view.messages[at].role is not Role.USER and not speaks:
             any_cut |= view.cut(at, text, keep_chars)
     return any_cut
 

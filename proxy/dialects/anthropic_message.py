@@ -15,13 +15,13 @@ from proxy.dialects.slices import Item
 from proxy.dialects.values import (
     Path,
     arguments_form,
-    at_path,
     hash_of,
     normal_bytes,
     objects,
     string,
     text_form,
     with_texts,
+    written,
 )
 from proxy.errors import NotUnderstood
 
@@ -66,34 +66,59 @@ def edited(
     """
     A copy of *wire* with other texts (by their index in `Message.texts`) and *appended* at its end.
 
-    The input of a call is an object here: where its text was cut it is read again. With a
-    *marker* for the prompt cache the appended text carries it.
+    It goes inside a result that stands there: of text beside a result llama.cpp makes a user message,
+    and puts it before the result. Elsewhere it is a block more. The input of a call is an object
+    here: where its text was cut it is read again. With a *marker* for the prompt cache the block
+    carries it.
     """
-    texts: dict[Path, str] = {}
-    inputs: dict[Path, Any] = {}
-    for i, (path, kind, _, _) in enumerate(_texts(wire)):
-        if i in cuts and kind is Kind.ARGUMENTS:
-            inputs[path] = json.loads(cuts[i])
-        elif i in cuts:
-            texts[path] = cuts[i]
+    texts = {
+        path: json.loads(cuts[i]) if kind is Kind.ARGUMENTS else cuts[i]
+        for i, (path, kind, _, _) in enumerate(_texts(wire))
+        if i in cuts
+    }
     copy = with_texts(wire, texts)
-    for path, value in inputs.items():
-        at_path(copy, path[:-1])[path[-1]] = value
     if appended:
-        content = copy.get("content")
-        if isinstance(content, list) or marker is not None:
-            blocks = (
-                content
-                if isinstance(content, list)
-                else [{"type": "text", "text": content}]
-                if content
-                else []
-            )
-            block = {"type": "text", "text": appended}
-            copy["content"] = [*blocks, block | ({MARKER: marker} if marker is not None else {})]
+        block = {"type": "text", "text": appended}
+        blocks = _blocks(copy)
+        if blocks and isinstance(blocks[-1], dict) and _is_result(blocks[-1]):
+            copy["content"] = [*blocks[:-1], _with_more(blocks[-1], appended)]
         else:
-            copy["content"] = f"{content}\n\n{appended}" if content else appended
+            copy["content"] = [*blocks, block | ({MARKER: marker} if marker is not None else {})]
     return copy
+
+
+def _with_more(result: dict[str, Any], appended: str) -> dict[str, Any]:
+    content = result.get("content")
+    if isinstance(content, list):
+        return result | {"content": [*content, {"type": "text", "text": appended}]}
+    return result | {"content": f"{content}\n\n{appended}" if content else appended}
+
+
+def _blocks(wire: dict[str, Any]) -> list[Any]:
+    """
+    Its content as blocks.
+
+    Clients turn a text into a block and back as they move a marker, and templates write two
+    blocks otherwise than one: what is appended must not hang on it.
+    """
+    content = wire.get("content")
+    if isinstance(content, list):
+        return content
+    return [{"type": "text", "text": content}] if isinstance(content, str) and content else []
+
+
+def without_markers(wire: dict[str, Any]) -> dict[str, Any]:
+    """Equal for messages that differ in cache markers alone, or in a text for one block."""
+    left: dict[str, Any] = _unmarked(wire) | {"content": _unmarked(_blocks(wire))}
+    return left
+
+
+def _unmarked(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {k: _unmarked(v) for k, v in value.items() if k != MARKER}
+    if isinstance(value, list):
+        return [_unmarked(entry) for entry in value]
+    return value
 
 
 def find_markers(wire: Any) -> list[Any]:
@@ -115,7 +140,7 @@ def _is_result(block: dict[str, Any]) -> bool:
 
 
 def _call(block: dict[str, Any]) -> Call:
-    arguments = json.dumps(block.get("input", {}), ensure_ascii=False)
+    arguments = written(block.get("input", {}))
     return Call(id=string(block.get("id")), name=string(block.get("name")), arguments=arguments)
 
 
@@ -133,8 +158,7 @@ def _texts(wire: dict[str, Any]) -> Iterator[tuple[Path, Kind, str, int]]:
         elif block.get("type") == "thinking" and isinstance(block.get("thinking"), str):
             yield ("content", i, "thinking"), Kind.SEALED, block["thinking"], 0
         elif _is_call(block):
-            arguments = json.dumps(block.get("input", {}), ensure_ascii=False)
-            yield ("content", i, "input"), Kind.ARGUMENTS, arguments, calls
+            yield ("content", i, "input"), Kind.ARGUMENTS, written(block.get("input", {})), calls
             calls += 1
         elif _is_result(block):
             yield from _result_texts(block.get("content"), i, results)
@@ -178,8 +202,8 @@ def _normal(wire: dict[str, Any]) -> bytes:
         elif block.get("type") == "text" and isinstance(block.get("text"), str):
             parts += text_form([block["text"]])
         elif _is_call(block):
-            arguments = json.dumps(block.get("input", {}))
-            parts.append(["call", string(block.get("name")), arguments_form(arguments)])
+            arguments = arguments_form(written(block.get("input", {})))
+            parts.append(["call", string(block.get("name")), arguments])
         elif _is_result(block):
             parts.append(["result", _result_form(block.get("content"))])
         else:

@@ -14,7 +14,7 @@ from proxy.core.messages import Conversation, Role, Shown, View, find_turns
 from proxy.dialects import anthropic_message
 from proxy.dialects.base import NotesFormat, Parsed, Piece, Usage
 from proxy.dialects.slices import Body, dump, put_together, take_apart
-from proxy.dialects.values import last_usage, natural, objects, read_json, string
+from proxy.dialects.values import first_usage, last_usage, natural, objects, read_json, string, usage_of
 from proxy.errors import NotUnderstood
 
 MOST_MARKERS = 4
@@ -120,7 +120,10 @@ class AnthropicMessages:
 
     def read_usage(self, head: bytes, tail: bytes, *, is_stream: bool) -> Usage | None:
         """The prompt from `message_start`, or from the last `message_delta` where it says more."""
-        usage = last_usage(head) | _without_none(last_usage(tail))
+        if is_stream:
+            usage = first_usage(head) | _without_none(last_usage(tail))
+        else:
+            usage = usage_of(read_json(tail))
         fresh = natural(usage.get("input_tokens")) or 0
         read = natural(usage.get("cache_read_input_tokens"))
         prompt = fresh + (read or 0) + (natural(usage.get("cache_creation_input_tokens")) or 0)
@@ -208,28 +211,28 @@ def _marker(parsed: Parsed, view: View) -> Any:
 def _raw(shown: Shown, marker: Any) -> str:
     message = shown.message
     if message.wire is None:
-        text = "\n\n".join([*(t.text for t in message.texts), *([shown.appended] if shown.appended else [])])
-        return dump({"role": message.role.value, "content": text})
+        return dump(_made(shown))
     if shown.is_word_for_word:
         return str(message.wire.raw)
     cuts = dict(shown.cuts)
     return dump(anthropic_message.edited(message.wire.value, shown.appended, cuts, marker))
 
 
+def _made(shown: Shown) -> dict[str, Any]:
+    """A message of our making."""
+    text = "\n\n".join(
+        [*(t.text for t in shown.message.texts), *([shown.appended] if shown.appended else [])]
+    )
+    return {"role": shown.message.role.value, "content": text}
+
+
 def _plain(shown: Shown) -> str:
     """The message without cache markers, for recognising a prompt that was counted before."""
-    raw = _raw(shown, None)
-    if f'"{anthropic_message.MARKER}"' not in raw:
-        return raw
-    return dump(_unmarked(json.loads(raw)))
-
-
-def _unmarked(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {k: _unmarked(v) for k, v in value.items() if k != anthropic_message.MARKER}
-    if isinstance(value, list):
-        return [_unmarked(entry) for entry in value]
-    return value
+    wire = shown.message.wire
+    if wire is None:
+        return dump(_made(shown))
+    edited = anthropic_message.edited(wire.value, shown.appended, dict(shown.cuts))
+    return dump(anthropic_message.without_markers(edited))
 
 
 def _without_none(usage: dict[str, Any]) -> dict[str, Any]:

@@ -9,11 +9,11 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from proxy.core.messages import Conversation, Kind, Message, Role, Shown, Text, View, find_turns
+from proxy.core.messages import Conversation, Message, Role, Shown, View, find_turns
 from proxy.dialects import responses_item
 from proxy.dialects.base import NotesFormat, Parsed, Piece, Usage
 from proxy.dialects.slices import Body, Item, dump, put_together, take_apart
-from proxy.dialects.values import last_usage, natural, objects, read_json, string
+from proxy.dialects.values import last_usage, natural, objects, read_json, string, usage_of
 from proxy.errors import HeldByServer, NotUnderstood
 
 # What would shape or cut the text of the notes.
@@ -49,7 +49,7 @@ class Responses:
         if items:
             messages = _messages(items)
         elif isinstance(text, str) and text:
-            messages = (Message(role=Role.USER, texts=(Text(Kind.SAID, text),)),)
+            messages = _messages((_user_item(text),))
         else:
             raise NotUnderstood("input: expected a text or a non-empty array")
         brief_end, turns = find_turns(messages)
@@ -84,11 +84,13 @@ class Responses:
         body: Body = parsed.body
         raws = [_raw(shown) for shown in view]
         last = view[-1]
-        if last.message.role in (Role.TOOL, Role.USER) and _takes_text(last.message):
+        wire = last.message.wire
+        takes_text = wire is None or responses_item.takes_text(wire.value)
+        if last.message.role in (Role.TOOL, Role.USER) and takes_text:
             appended = f"{last.appended}\n\n{how.instruction}" if last.appended else how.instruction
             raws[-1] = _raw(Shown(message=last.message, appended=appended, cuts=last.cuts))
         else:
-            raws.append(dump({"type": "message", "role": "user", "content": how.instruction}))
+            raws.append(_user_item(how.instruction).raw)
         changed: dict[str, str | None] = {
             "input": f"[{','.join(raws)}]",
             "stream": "true",
@@ -104,7 +106,7 @@ class Responses:
 
     def read_usage(self, head: bytes, tail: bytes, *, is_stream: bool) -> Usage | None:
         """From the last event, which repeats the whole answer, or from the answer."""
-        usage = last_usage(tail)
+        usage = last_usage(tail) if is_stream else usage_of(read_json(tail))
         prompt, completion = natural(usage.get("input_tokens")), natural(usage.get("output_tokens"))
         if not prompt:
             return None
@@ -194,11 +196,9 @@ def _messages(items: tuple[Item, ...]) -> tuple[Message, ...]:
     return tuple(messages)
 
 
-def _takes_text(message: Message) -> bool:
-    """Whether text can be added to it: outputs of built-in tools may be objects."""
-    wire: Any = message.wire.value if message.wire is not None else {}
-    content = wire.get("output", wire.get("content")) if isinstance(wire, dict) else None
-    return message.wire is not None and isinstance(content, str | list)
+def _user_item(text: str) -> Item:
+    wire = {"type": "message", "role": "user", "content": text}
+    return Item(dump(wire), wire)
 
 
 def _raw(shown: Shown) -> str:

@@ -15,12 +15,14 @@ from proxy.dialects.slices import Item
 from proxy.dialects.values import (
     Path,
     arguments_form,
+    at_path,
     hash_of,
     normal_bytes,
     objects,
     string,
     text_form,
     with_texts,
+    written,
 )
 from proxy.errors import NotUnderstood
 
@@ -33,7 +35,13 @@ _ROLES = {
 # Items that answer a call although their type does not end in `_output`.
 _ANSWERS = ("mcp_approval_response",)
 # The fields that hold what a call is called with, by the tools that OpenAI builds in.
-_ARGUMENTS = ("arguments", "input", "action", "code", "query", "queries")
+_ARGUMENTS = ("arguments", "input", "action", "code", "query", "queries", "operation")
+# Where calls that the server carries out itself keep what came back.
+_RESULTS = ("output", "outputs", "results", "error")
+# The text of a part, by its type.
+_PART_TEXTS = ("text", "refusal", "stdout", "stderr")
+# Outputs that take a part more; those of built-in tools have a form of their own.
+_OPEN_OUTPUTS = ("function_call_output", "custom_tool_call_output")
 
 
 def read(item: Item, *, after_output: bool) -> Message:
@@ -74,19 +82,36 @@ def read(item: Item, *, after_output: bool) -> Message:
 
 
 def edited(wire: dict[str, Any], appended: str, cuts: Mapping[int, str]) -> dict[str, Any]:
-    """A copy of *wire* with other texts (by their index in `Message.texts`) and *appended* at its end."""
-    texts = {path: cuts[i] for i, (path, _, _) in enumerate(_texts(wire)) if i in cuts}
+    """
+    A copy of *wire* with other texts (by their index in `Message.texts`) and *appended* at its end.
+
+    Arguments that came as an object are read again where they were cut.
+    """
+    texts = {
+        path: cuts[i] if isinstance(at_path(wire, path), str) else json.loads(cuts[i])
+        for i, (path, _, _) in enumerate(_texts(wire))
+        if i in cuts
+    }
     copy = with_texts(wire, texts)
     if appended:
         field = "output" if "output" in copy else "content"
         content = copy.get(field)
         if isinstance(content, list):
-            content.append({"type": "input_text", "text": appended})
+            copy[field] = [*content, {"type": "input_text", "text": appended}]
         elif isinstance(content, str) and content:
             copy[field] = f"{content}\n\n{appended}"
         else:
             copy[field] = appended
     return copy
+
+
+def takes_text(wire: dict[str, Any]) -> bool:
+    """Whether text can be appended to it."""
+    kind = string(wire.get("type")) or "message"
+    content = wire.get("content" if kind == "message" else "output")
+    return isinstance(content, str) or (
+        isinstance(content, list) and (kind == "message" or kind in _OPEN_OUTPUTS)
+    )
 
 
 def _is_call(kind: str) -> bool:
@@ -95,36 +120,43 @@ def _is_call(kind: str) -> bool:
 
 def _call(wire: dict[str, Any], kind: str) -> Call:
     value = next((wire[field] for field in _ARGUMENTS if field in wire), "")
-    arguments = value if isinstance(value, str) else json.dumps(value)
+    arguments = value if isinstance(value, str) else written(value)
     # Built-in tools have no name of their own: their type is one.
     name = string(wire.get("name")) or kind.removesuffix("_call")
     return Call(id=string(wire.get("call_id")) or string(wire.get("id")), name=name, arguments=arguments)
 
 
 def _texts(wire: dict[str, Any]) -> Iterator[tuple[Path, Kind, str]]:
-    kind = string(wire.get("type"))
-    is_answer = kind.endswith("_output")
+    kind = string(wire.get("type")) or "message"
+    # What the server wrote for itself says the same in another form: it stays whole.
+    thought = Kind.SEALED if wire.get("encrypted_content") else Kind.REASONING
     for field, of in (
-        ("output", Kind.RESULT if is_answer else Kind.SAID),
-        ("content", Kind.REASONING if kind == "reasoning" else Kind.SAID),
-        ("summary", Kind.REASONING),
-        ("arguments", Kind.ARGUMENTS),
-        ("input", Kind.ARGUMENTS),
+        ("output", Kind.RESULT),
+        ("content", thought if kind == "reasoning" else Kind.SAID),
+        ("summary", thought),
     ):
         value = wire.get(field)
         if isinstance(value, str):
             yield (field,), of, value
-        elif isinstance(value, list):
-            for i, part in enumerate(value):
-                if isinstance(part, dict) and isinstance(part.get("text"), str):
-                    yield (field, i, "text"), of, part["text"]
+        for i, part in enumerate(value if isinstance(value, list) else []):
+            for name in _PART_TEXTS if isinstance(part, dict) else ():
+                if isinstance(part.get(name), str):
+                    yield (field, i, name), of, part[name]
+    for field in _ARGUMENTS if _is_call(kind) else ():
+        if field in wire:
+            value = wire[field]
+            yield (field,), Kind.ARGUMENTS, value if isinstance(value, str) else written(value)
+    if isinstance(wire.get("tools"), list):
+        # Lists of tools that the server looked up stand in the prompt like those that are offered.
+        yield ("tools",), Kind.SEALED, written(wire["tools"])
 
 
 def _attachments(wire: dict[str, Any]) -> Iterator[Attachment]:
-    parts = objects(wire.get("content")) + objects(wire.get("output"))
+    output = wire.get("output")
+    parts = objects(wire.get("content")) + objects([output] if isinstance(output, dict) else output)
     for part in parts:
         kind = string(part.get("type"))
-        if kind not in ("input_image", "input_file", "input_audio"):
+        if kind not in ("input_image", "input_file", "input_audio", "computer_screenshot"):
             continue
         source = string(part.get("image_url")) or string(part.get("file_data")) or string(part.get("data"))
         head, _, data = source.partition(",") if source.startswith("data:") else ("", "", "")
@@ -143,19 +175,27 @@ def _normal(wire: dict[str, Any], kind: str, calls: tuple[Call, ...]) -> bytes:
         # Clients drop it, and servers encrypt it anew.
         return b""
     if calls:
-        return normal_bytes([kind, calls[0].name, arguments_form(calls[0].arguments)])
+        results = [hash_of(wire[field]) for field in _RESULTS if wire.get(field)]
+        return normal_bytes([kind, calls[0].name, arguments_form(calls[0].arguments), *results])
     field = "output" if "output" in wire else "content"
-    content = wire.get(field)
-    if isinstance(content, str):
-        parts: list[Any] = text_form([content])
-    else:
-        parts = []
-        for part in content if isinstance(content, list) else []:
-            if isinstance(part, dict) and isinstance(part.get("text"), str):
-                parts += text_form([part["text"]])
-            else:
-                parts.append([hash_of(part)])
+    parts = _content_form(wire.get(field))
     if kind == "message":
         return normal_bytes([string(wire.get("role")), parts])
+    if kind == "item_reference":
+        return normal_bytes([kind, string(wire.get("id"))])
     known = {"type", "id", "status", "call_id", field}
     return normal_bytes([kind, parts, hash_of({k: v for k, v in wire.items() if k not in known})])
+
+
+def _content_form(content: Any) -> list[Any]:
+    if isinstance(content, str):
+        return text_form([content])
+    if not isinstance(content, list):
+        return [] if content is None else [[hash_of(content)]]
+    parts: list[Any] = []
+    for part in content:
+        if isinstance(part, dict) and isinstance(part.get("text"), str):
+            parts += text_form([part["text"]])
+        else:
+            parts.append([hash_of(part)])
+    return parts

@@ -91,6 +91,23 @@ def split_first(stream: bytes) -> tuple[bytes, bytes]:
     return (stream[: end.end()], stream[end.end() :]) if end else (b"", stream)
 
 
+def split_event(stream: bytes) -> tuple[bytes, bytes, bytes]:
+    """
+    What stands before the first event that has data, its bytes with its blank line, and the rest.
+
+    All is rest where no such event ends.
+    """
+    start = 0
+    while start < len(stream):
+        event, rest = split_first(stream[start:])
+        if not event:
+            break
+        if any(found.data for found in Events().feed(event)):
+            return stream[:start], event, rest
+        start += len(event)
+    return b"", b"", stream
+
+
 def last_data(tail: bytes, most: int = 8) -> list[bytes]:
     """The data of up to *most* events at the end of *tail*, which may begin in the middle of one."""
     reader = Events()

@@ -16,6 +16,7 @@ Path = tuple[str | int, ...]
 
 # Over a billion tokens is nonsense, whoever says it.
 _MOST = 10**9
+_USAGE = b'"usage"'
 
 
 def natural(value: Any) -> int | None:
@@ -41,25 +42,46 @@ def read_json(data: bytes | str) -> Any:
         return None
 
 
-def last_usage(tail: bytes, key: bytes = b'"usage"') -> dict[str, Any]:
+def usage_of(answer: Any) -> dict[str, Any]:
+    """The usage of a whole answer; empty where there is none."""
+    usage = answer.get("usage") if isinstance(answer, dict) else None
+    return usage if isinstance(usage, dict) else {}
+
+
+def first_usage(head: bytes) -> dict[str, Any]:
+    """The first usage in *head*, the beginning of a stream; empty where there is none."""
+    at = -1
+    while (at := head.find(_USAGE, at + 1)) >= 0:
+        if usage := _usage_at(head, at):
+            return usage
+    return {}
+
+
+def last_usage(tail: bytes) -> dict[str, Any]:
     """
-    The last object that stands under *key* in *tail*, which may begin in the middle of JSON.
+    The last usage in *tail*, which may begin in the middle of JSON; empty where there is none.
 
     The last frame of a stream may repeat the whole answer, so it is not parsed as a whole.
     """
-    end = len(tail)
-    while (at := tail.rfind(key, 0, end)) >= 0:
-        end = at
-        start = tail.find(b"{", at)
-        if start < 0 or tail[at + len(key) : start].strip() != b":":
-            continue
-        try:
-            value, _ = json.JSONDecoder().raw_decode(tail[start:].decode("utf-8", "replace"))
-        except (ValueError, RecursionError):
-            continue
-        if isinstance(value, dict):
-            return value
+    at = len(tail)
+    while (at := tail.rfind(_USAGE, 0, at)) >= 0:
+        if usage := _usage_at(tail, at):
+            return usage
     return {}
+
+
+def _usage_at(data: bytes, at: int) -> dict[str, Any]:
+    """The object whose key stands at *at*; empty where it is not one that counts tokens."""
+    start = data.find(b"{", at)
+    if start < 0 or data[at + len(_USAGE) : start].strip() != b":":
+        return {}
+    try:
+        value, _ = json.JSONDecoder().raw_decode(data[start:].decode("utf-8", "replace"))
+    except (ValueError, RecursionError):
+        return {}
+    # A tool may have a parameter of that name, and its schema may come last.
+    counts = (natural(value.get(field)) for field in ("input_tokens", "output_tokens"))
+    return value if any(count is not None for count in counts) else {}
 
 
 def arguments_form(arguments: str) -> str:
@@ -68,6 +90,19 @@ def arguments_form(arguments: str) -> str:
         return json.dumps(json.loads(arguments), sort_keys=True, separators=(",", ":"))
     except (ValueError, RecursionError):
         return arguments.strip()
+
+
+def written(value: Any) -> str:
+    """
+    JSON of a value that came as one, with characters as they are, for counting and cutting.
+
+    Raises:
+        NotUnderstood: If it is nested too deeply.
+    """
+    try:
+        return json.dumps(value, ensure_ascii=False)
+    except RecursionError as error:
+        raise NotUnderstood("body: a value is nested too deeply") from error
 
 
 def hash_of(value: Any) -> str:
@@ -101,8 +136,8 @@ def at_path(value: Any, path: Path) -> Any:
     return value
 
 
-def with_texts(wire: dict[str, Any], texts: Mapping[Path, str]) -> dict[str, Any]:
-    """A copy of *wire* with other strings at some paths; what is on no path is not copied."""
+def with_texts(wire: dict[str, Any], texts: Mapping[Path, Any]) -> dict[str, Any]:
+    """A copy of *wire* with other values at some paths; what is on no path is not copied."""
     copy: Any = dict(wire)
     for path, text in texts.items():
         copy = _with_text(copy, path, text)
@@ -110,7 +145,7 @@ def with_texts(wire: dict[str, Any], texts: Mapping[Path, str]) -> dict[str, Any
 
 
 # By hand: `deepcopy` fails on what is nested more than a few hundred times.
-def _with_text(value: Any, path: Path, text: str) -> Any:
+def _with_text(value: Any, path: Path, text: Any) -> Any:
     if not path:
         return text
     copy = value.copy()
