@@ -123,30 +123,36 @@ def events(
 
 def _deltas(answer: Answer, number: int) -> Iterator[dict[str, Any]]:
     yield {"role": "assistant", "content": None}
-    for piece in _pieces(answer.reasoning):
+    for piece in pieces(answer.reasoning):
         yield {"reasoning_content": piece}
-    for piece in _pieces(answer.text):
+    for piece in pieces(answer.text):
         yield {"content": piece}
     for i, call in enumerate(answer.calls):
         opened = _call(i, call, number)
         arguments = opened["function"]["arguments"]
         opened["function"]["arguments"] = ""
         yield {"tool_calls": [{"index": i} | opened]}
-        for piece in _pieces(arguments):
+        for piece in pieces(arguments):
             yield {"tool_calls": [{"index": i, "function": {"arguments": piece}}]}
 
 
 def _call(i: int, call: tuple[str, Mapping[str, Any] | str], number: int) -> dict[str, Any]:
     name, arguments = call
-    written = arguments if isinstance(arguments, str) else json.dumps(dict(arguments))
-    return {"id": f"call_{number}_{i}", "type": "function", "function": {"name": name, "arguments": written}}
+    function = {"name": name, "arguments": written(arguments)}
+    return {"id": f"call_{number}_{i}", "type": "function", "function": function}
+
+
+def written(arguments: Mapping[str, Any] | str) -> str:
+    """A call's arguments as they are sent."""
+    return arguments if isinstance(arguments, str) else json.dumps(dict(arguments))
 
 
 def _finish(answer: Answer) -> str:
     return answer.finish_reason or ("tool_calls" if answer.calls else "stop")
 
 
-def _pieces(text: str) -> Iterator[str]:
+def pieces(text: str) -> Iterator[str]:
+    """*text* as it comes in events."""
     for start in range(0, len(text), _PIECE_CHARS):
         yield text[start : start + _PIECE_CHARS]
 

@@ -9,6 +9,7 @@ from typing import Any, Generic, TypeVar
 
 from tests.support.answers import Numbers
 from tests.support.prompts import Prompt
+from tests.support.translated import RESPONSES, as_chat, format_of
 
 
 @dataclass(slots=True, eq=False)
@@ -39,14 +40,25 @@ class Recorded:
     is_done: bool = False
 
     @property
+    def format(self) -> str:
+        """The path of the format in which it asks for a completion; empty for other requests."""
+        return format_of(self.path) if self.method == "POST" else ""
+
+    @property
     def is_chat(self) -> bool:
-        """Whether it asks for a chat completion."""
-        return self.method == "POST" and self.path.split("?")[0].rstrip("/").endswith("/chat/completions")
+        """Whether it asks for a completion, in any format."""
+        return bool(self.format)
+
+    @property
+    def chat(self) -> dict[str, Any]:
+        """It as a chat completions body; empty for nonsense."""
+        return as_chat(self.path, self.json)
 
     @property
     def messages(self) -> list[Any]:
-        """Of a chat request; empty where there is no list of them."""
-        messages = self.json.get("messages") if isinstance(self.json, dict) else None
+        """Of a request for a completion; empty where there is no list of them."""
+        field = "input" if self.format == RESPONSES else "messages"
+        messages = self.json.get(field) if isinstance(self.json, dict) else None
         return messages if isinstance(messages, list) else []
 
     def header(self, name: str) -> str | None:

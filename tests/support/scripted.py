@@ -1,5 +1,5 @@
 """
-Serve OpenAI chat completions from a script, with a window, a count and a prompt cache.
+Serve completions in all three formats from a script, with a window, a count and a prompt cache.
 
 It stands in for a model server where a test must say what the model answers, or see
 every byte that reached it. It counts as `prompts` says and caches as `slots` says, so
@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from tests.support import answers_messages, answers_responses
 from tests.support.answers import Answer, Numbers, events, whole
 from tests.support.asgi import accept_lifespan, disconnected, receive_request, send_events, send_whole
 from tests.support.discovery import MODEL, Server, describe, overflow
@@ -21,6 +22,7 @@ from tests.support.prompts import CHARS_PER_TOKEN, Rule, count, refusal, render,
 from tests.support.recorded import Changes, Recorded
 from tests.support.serving import serving
 from tests.support.slots import Slots
+from tests.support.translated import MESSAGES, RESPONSES
 
 # Long, and unlike anything that a test's conversation says.
 NOTES = "\n".join(f"- Fact {i}: the agent read file_{i}.py and kept its public names." for i in range(8))
@@ -64,7 +66,7 @@ class ScriptedUpstream:
 
     @property
     def chats(self) -> list[Recorded]:
-        """The chat completions requests, notes requests among them."""
+        """The requests for completions, notes requests among them."""
         return [r for r in self.requests if r.is_chat]
 
     @property
@@ -79,11 +81,10 @@ class ScriptedUpstream:
 
     def is_notes(self, request: Recorded) -> bool:
         """Whether *request* asks for notes."""
-        if not isinstance(request.json, dict):
-            return False
-        last = text_of(request.messages[-1]) if request.messages else ""
+        messages = request.chat.get("messages")
+        last = text_of(messages[-1]) if isinstance(messages, list) and messages else ""
         is_marked = bool(self.notes_marker) and self.notes_marker in last
-        return is_marked or request.json.get("tool_choice") == "none"
+        return is_marked or request.chat.get("tool_choice") == "none"
 
     def count(self, body: dict[str, Any]) -> int:
         """Prompt tokens of a chat body, as this server counts them."""
@@ -171,16 +172,16 @@ class ScriptedUpstream:
         elif not request.is_chat:
             other = self.others(request) or _error(404, "File Not Found", "not_found_error")
             await self._refuse(request, send, other)
-        elif not isinstance(request.json, dict) or not request.messages:
+        elif not request.chat.get("messages"):
             await self._refuse(request, send, _error(400, "'messages' is required", "invalid_request_error"))
-        elif refused := refusal(request.messages, self.strict):
+        elif refused := refusal(request.chat["messages"], self.strict):
             await self._refuse(request, send, _error(self.strict_status, refused[1], "server_error"))
         else:
             await self._complete(request, send)
 
     async def _complete(self, request: Recorded, send: Any) -> None:
-        request.prompt = render(request.json)
-        limit = _limit(request.json)
+        request.prompt = render(request.chat)
+        limit = _limit(request.chat)
         size = count(request.prompt, self.chars_per_token)
         default = Answer(text=NOTES if self.is_notes(request) else ORDINARY)
         answer = self.script(request) or default
@@ -189,6 +190,8 @@ class ScriptedUpstream:
         too_long = overflow(self.server, prompt=size, limit=limit, window=self.window)
         if too_long is not None:
             status, body = too_long
+            if request.format == MESSAGES and self.server is not Server.LLAMA_CPP:
+                body = answers_messages.too_long(size, self.window)
             return await self._refuse(request, send, Answer(status=status, body=body))
         assert self._caches is not None
         async with self._caches.taken(request.prompt) as cached:
@@ -200,15 +203,10 @@ class ScriptedUpstream:
                 has_timings=self.server is Server.LLAMA_CPP,
             )
             request.numbers = numbers
-            model = str(request.json.get("model") or MODEL)
-            number = len(self.requests)
-            if not request.json.get("stream"):
-                completed = whole(answer, numbers, model=model, number=number)
-                return await send_whole(request, send, answer, _json(completed))
-            options = request.json.get("stream_options")
-            include_usage = isinstance(options, dict) and options.get("include_usage") is True
-            stream = events(answer, numbers, model=model, number=number, include_usage=include_usage)
-            return await send_events(request, send, answer, stream)
+            completed, stream = _written(request, answer, numbers, number=len(self.requests))
+            if request.json.get("stream"):
+                return await send_events(request, send, answer, stream)
+            return await send_whole(request, send, answer, _json(completed))
 
     def _cut(self, answer: Answer, room: int) -> tuple[Answer, int]:
         """The answer as far as *room* goes, and its tokens."""
@@ -224,6 +222,24 @@ class ScriptedUpstream:
     async def _refuse(self, request: Recorded, send: Any, answer: Answer) -> None:
         body = answer.body if isinstance(answer.body, bytes) else _json(dict(answer.body or {}))
         await send_whole(request, send, answer, body)
+
+
+def _written(
+    request: Recorded, answer: Answer, numbers: Numbers, *, number: int
+) -> tuple[dict[str, Any], Iterator[bytes]]:
+    """The answer in the format of *request*, whole and as a stream."""
+    body = request.json
+    model = str(body.get("model") or MODEL)
+    if request.format == RESPONSES:
+        done = answers_responses.whole(answer, numbers, model=model, number=number, body=body)
+        return done, answers_responses.events(answer, numbers, model=model, number=number, body=body)
+    if request.format == MESSAGES:
+        done = answers_messages.whole(answer, numbers, model=model, number=number)
+        return done, answers_messages.events(answer, numbers, model=model, number=number)
+    options = body.get("stream_options")
+    include_usage = isinstance(options, dict) and options.get("include_usage") is True
+    done = whole(answer, numbers, model=model, number=number)
+    return done, events(answer, numbers, model=model, number=number, include_usage=include_usage)
 
 
 def _limit(body: dict[str, Any]) -> int | None:
