@@ -64,15 +64,20 @@ class Proxied:
     upstream: ScriptedUpstream
 
     async def send(
-        self, body: bytes | Mapping[str, Any], *, key: str = "", headers: tuple[tuple[str, str], ...] = ()
+        self,
+        body: bytes | Mapping[str, Any],
+        *,
+        key: str = "",
+        headers: tuple[tuple[str, str], ...] = (),
+        path: str = "/v1/chat/completions",
     ) -> Walked:
-        """Ask for a completion, with *key* as bearer token, while nobody else does."""
+        """Ask for a completion at *path*, with *key* as bearer token, while nobody else does."""
         raw = body if isinstance(body, bytes) else wire(body)
         sent = [("Content-Type", "application/json"), *headers]
         if key:
             sent.append(("Authorization", f"Bearer {key}"))
         before = len(self.upstream.requests)
-        answer, whole = await ask(self.url, "/v1/chat/completions", body=raw, headers=sent)
+        answer, whole = await ask(self.url, path, body=raw, headers=sent)
         arrived = [r for r in self.upstream.requests[before:] if r.is_chat]
         tokens, _, budget = (answer.header("x-context-tokens") or "0/0").partition("/")
         return Walked(
@@ -111,8 +116,8 @@ def messages_bytes(body: bytes) -> bytes:
     So that "extends" is a question of bytes alone.
     """
     text = body.decode()
-    start = len('{"messages":')
-    assert text.startswith('{"messages":[')
+    assert text.startswith(('{"messages":[', '{"input":['))
+    start = text.index("[")
     _, end = json.JSONDecoder().raw_decode(text, start)
     return text[start : end - 1].encode()
 
