@@ -31,7 +31,7 @@ from proxy.dialects.anthropic_messages import ANTHROPIC_MESSAGES
 from proxy.dialects.base import Dialect
 from proxy.dialects.chat_completions import CHAT_COMPLETIONS
 from proxy.dialects.responses import RESPONSES
-from proxy.errors import ProxyError, StoreError
+from proxy.errors import NoSuchMethod, ProxyError, StoreError
 from proxy.events import emit
 from proxy.exchange import Exchange, Services
 from proxy.metrics import Metrics
@@ -138,6 +138,10 @@ class Proxy:
     async def _answer(self, client: Client, path: str, compacted: str) -> None:
         url = self.upstream.target.url(path, client.query)
         try:
+            if client.method == "CONNECT":
+                raise NoSuchMethod(
+                    "this is no forward proxy; set it as the base URL of your client instead of as its proxy"
+                )
             if client.method == "POST" and is_count(path):
                 raw = await client.whole_body(self.config.server.max_body_bytes)
                 await client.while_there(count_tokens(self.services, ANTHROPIC_MESSAGES, client, raw, url))

@@ -3,6 +3,7 @@ The client's side of one exchange: its body in, our answer out, and whether it i
 """
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Coroutine, Sequence
 from typing import Any
 
@@ -35,7 +36,9 @@ class Client:
         self.method: str = scope["method"]
         self.headers: Sequence[tuple[bytes, bytes]] = scope["headers"]
         raw_path: bytes = scope.get("raw_path") or scope["path"].encode()
-        self.raw_path = raw_path.split(b"?")[0].decode("latin-1")
+        # A client that takes us for a forward proxy names the server as well.
+        path = re.sub(rb"(?i)^https?://[^/?]*", b"", raw_path.split(b"?")[0])
+        self.raw_path = "/" + path.decode("latin-1").removeprefix("/")
         self.query: str = _escaped(scope.get("query_string", b""))
         self.started = False
         self.status = 0
@@ -52,6 +55,22 @@ class Client:
         """The value of a request header; empty where it is absent."""
         return hd.value_of(self.headers, name)
 
+    def body_length(self, limit: int) -> int | None:
+        """
+        What the request says of its body's length in bytes; None where its end shows it.
+
+        Raises:
+            BodyTooLarge: Where that is over *limit* bytes.
+        """
+        if self.header(b"transfer-encoding"):
+            # It wins over a length (RFC 9112, section 6.3).
+            return None
+        said = self.header(b"content-length")
+        length = int(said) if said.isdecimal() else 0
+        if length > limit:
+            raise _too_large(limit)
+        return length
+
     async def body(self, limit: int) -> AsyncIterator[bytes]:
         """
         The request's body, as it comes.
@@ -60,9 +79,7 @@ class Client:
             BodyTooLarge: Where it is over *limit* bytes, or says that it will be.
             ClientGone: Where the client left before its end.
         """
-        said = self.header(b"content-length")
-        if said.isdigit() and int(said) > limit:
-            raise _too_large(limit)
+        self.body_length(limit)
         size = 0
         more = True
         while more:

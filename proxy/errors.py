@@ -52,6 +52,13 @@ class BadEncoding(ProxyError):
     code = "bad_content_encoding"
 
 
+class NoSuchMethod(ProxyError):
+    """CONNECT asks for a tunnel; this is a proxy for one server only."""
+
+    status = 405
+    code = "method_not_allowed"
+
+
 class UpstreamUnreachable(ProxyError):
     """No connection to the upstream, or it went away before it answered."""
 

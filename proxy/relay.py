@@ -27,23 +27,18 @@ async def relay(upstream: Upstream, client: Client, url: str, limit: int) -> Non
         UpstreamUnreachable: If there is no answer, or it breaks off.
         UpstreamStalled: If it is silent for too long.
     """
-    said = client.header(b"content-length")
-    chunked = bool(client.header(b"transfer-encoding"))
-    is_long = chunked or (said.isdigit() and int(said) > _READ_FIRST_BYTES)
-    if is_long:
-        pieces = client.body(limit)
-        await client.while_there(_pass(upstream, client, url, pieces, said))
-        return
-    body = await client.whole_body(limit)
-    await client.while_there(_pass(upstream, client, url, body, said))
+    length = client.body_length(limit)
+    is_long = length is None or length > _READ_FIRST_BYTES
+    body = client.body(limit) if is_long else await client.whole_body(limit)
+    await client.while_there(_pass(upstream, client, url, body, length))
 
 
 async def _pass(
-    upstream: Upstream, client: Client, url: str, body: bytes | AsyncIterator[bytes], length: str
+    upstream: Upstream, client: Client, url: str, body: bytes | AsyncIterator[bytes], length: int | None
 ) -> None:
     headers = hd.for_upstream(client.headers)
-    if not isinstance(body, bytes) and length.isdigit():
-        headers.append(("content-length", length))
+    if not isinstance(body, bytes) and length is not None:
+        headers.append(("content-length", str(length)))
     response = await upstream.send(client.method, url, headers=headers, body=body)
     try:
         await client.head(response.status, answer_headers(response))

@@ -92,6 +92,18 @@ async def test_a_body_over_the_limit_is_a_413(path: str, chunked: bool) -> None:
 
 
 @BOTH
+async def test_a_body_that_says_it_will_be_too_large_is_not_asked_for(path: str) -> None:
+    headers = [("Content-Length", "99999999999"), ("Expect", "100-continue")]
+    async with (
+        saying().running() as upstream,
+        fronted(upstream.url) as url,
+        RawRequest(url, path, headers=headers) as request,
+    ):
+        assert (await request.answer()).status == 413
+    assert [r for r in upstream.requests if r.path == path] == []
+
+
+@BOTH
 async def test_a_body_at_the_limit_goes_through(path: str) -> None:
     async with (
         saying().running() as upstream,

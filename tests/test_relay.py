@@ -165,6 +165,39 @@ async def test_a_body_that_is_large_but_within_the_limit_goes_through() -> None:
     assert answer.status == 200 and sent(upstream).body == body
 
 
+@BOTH
+async def test_a_request_that_offers_an_upgrade_keeps_its_body(path: str) -> None:
+    """Java's HTTP client offers one to HTTP/2 with every request."""
+    headers = [("Connection", "Upgrade, HTTP2-Settings"), ("Upgrade", "h2c"), ("HTTP2-Settings", "AAMAAABk")]
+    async with saying().running() as upstream, fronted(upstream.url) as url:
+        answer, _ = await ask(url, path, body=BODY, headers=headers)
+    assert (answer.status, sent(upstream).body) == (200, BODY)
+    assert {name.lower() for name, _ in sent(upstream).headers} == {"host", "content-length"}
+
+
+async def test_a_length_beside_chunks_does_not_count() -> None:
+    body = wire_bytes.chunk(b"whole") + wire_bytes.LAST_CHUNK
+    headers = [("Content-Length", "2"), ("Transfer-Encoding", "chunked")]
+    async with saying().running() as upstream, fronted(upstream.url) as url:
+        await ask(url, OTHER, body=body, headers=headers)
+    assert sent(upstream).body == b"whole"
+    assert sent(upstream).header("content-length") is None
+
+
+async def test_a_target_with_a_host_is_read_without_it() -> None:
+    async with saying().running() as upstream, fronted(upstream.url) as url:
+        await ask(url, "HTTP://other:1//v1/files?x=http://y", method="GET")
+    assert sent(upstream).path == "/v1/files?x=http://y"
+
+
+async def test_a_tunnel_is_refused_with_the_remedy() -> None:
+    async with saying().running() as upstream, fronted(upstream.url) as url:
+        answer, body = await ask(url, "other:443", method="CONNECT")
+    assert answer.status == 405
+    assert b"this is no forward proxy; set it as the base URL of your client" in body
+    assert upstream.requests == []
+
+
 async def test_an_upgrade_to_websockets_is_an_ordinary_request() -> None:
     headers = [("Connection", "Upgrade"), ("Upgrade", "websocket"), ("Sec-WebSocket-Version", "13")]
     async with (

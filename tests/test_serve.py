@@ -5,12 +5,16 @@ import contextlib
 import os
 import re
 import signal
+import socket
 import sys
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 
 import pytest
 
+from proxy.config import Config, ServerConfig
+from proxy.errors import ConfigError
+from proxy.serve import listen
 from tests.support import wire_bytes
 from tests.support.fronted import BODY, CHAT, saying
 from tests.support.raw_client import ask
@@ -106,3 +110,32 @@ async def test_a_window_that_nobody_tells_is_told_as_such() -> None:
     async with served("--upstream", wire_bytes.closed_port(), until="upstream ") as (_, lines):
         pass
     assert "window not known" in lines[2] and "`context.window`" in lines[2]
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "[::1]"])
+async def test_small_writes_leave_at_once(host: str) -> None:
+    """Else each piece of a stream would wait for the client to acknowledge the one before."""
+    seen: list[int] = []
+    done = asyncio.Event()
+
+    def meet(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        seen.append(writer.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+        writer.close()
+        done.set()
+
+    listening = listen(Config(server=ServerConfig(listen=f"{host}:0")))
+    async with await asyncio.start_server(meet, sock=listening):
+        _, writer = await asyncio.open_connection(*listening.getsockname()[:2])
+        await done.wait()
+        writer.close()
+    assert seen[0]
+
+
+def test_a_port_that_is_taken_is_told_with_the_remedy() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        with pytest.raises(ConfigError) as error:
+            listen(Config(server=ServerConfig(listen=address)))
+    said = str(error.value)
+    assert said.startswith(f"server.listen: cannot listen on {address} (Address already in use")
+    assert said.endswith("; is another proxy running there? Choose another with --listen")

@@ -12,7 +12,7 @@ import uvicorn
 from proxy.app import make_app
 from proxy.config import Config, ContextConfig, StoreConfig, UpstreamConfig
 from proxy.errors import ProxyError
-from proxy.serve import server_config
+from proxy.serve import named, server_config
 
 
 @contextlib.asynccontextmanager
@@ -33,7 +33,7 @@ async def proxy_before(upstream_url: str) -> AsyncIterator[str]:
         store=StoreConfig(kind="memory"),
     )
     app = make_app(config, {})
-    with socket.create_server(("127.0.0.1", 0)) as listening:
+    with named(socket.create_server(("127.0.0.1", 0))) as listening:
         server = _Quiet(server_config(app))
         serving = asyncio.create_task(server.serve(sockets=[listening]))
         started = asyncio.create_task(server.is_started.wait())

@@ -28,7 +28,8 @@ async def serving(
     Raises:
         RuntimeError: If the app's lifespan fails to start.
     """
-    listening = socket.socket()
+    # Without the protocol's name asyncio would not send small writes at once.
+    listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     # A port that is served anew may still have connections that wait for their end.
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     listening.bind(("127.0.0.1", port))
