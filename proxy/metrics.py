@@ -17,7 +17,14 @@ from proxy.asked import Trigger
 from proxy.core.notes import Flag, Reason
 from proxy.core.trim import What
 from proxy.dialects.base import Usage
-from proxy.errors import BadEncoding, BodyTooLarge, ProxyError, UpstreamStalled, UpstreamUnreachable
+from proxy.errors import (
+    BadEncoding,
+    BodyTooLarge,
+    NoSuchMethod,
+    ProxyError,
+    UpstreamStalled,
+    UpstreamUnreachable,
+)
 from proxy.metrics_conversations import Cause, Conversations
 
 # An attacker, or a client with a typo in a loop, must not be able to fill the registry.
@@ -101,7 +108,14 @@ class Metrics:
             ("dialect", "reason"),
         )
         # As in `_begin`; the other errors never reach a client.
-        for error in (ProxyError, BadEncoding, BodyTooLarge, UpstreamStalled, UpstreamUnreachable):
+        for error in (
+            ProxyError,
+            BadEncoding,
+            BodyTooLarge,
+            NoSuchMethod,
+            UpstreamStalled,
+            UpstreamUnreachable,
+        ):
             self.refused.labels(error.code)
         self.in_flight = gauge("proxy_in_flight_requests", "Requests being answered.")
         self.overhead = histogram(
