@@ -349,3 +349,22 @@ async def test_a_fault_while_notes_are_made_counts_as_a_failure_and_cools_down()
     assert [turn.body for turn in good.turns] == [raw, raw]
     assert [e["reason"] for e in proxy.events("context.compaction_failed")] == ["fault"]
     assert proxy.counted("context_faults_total") == 1
+
+
+async def test_a_server_that_does_not_count_when_asked_is_not_asked_every_time() -> None:
+    """Each question makes a request wait; estimates serve for a while."""
+    good = remembering_upstream(window=WINDOW)
+    asked: list[Recorded] = []
+
+    def script(request: Recorded) -> list[Step] | None:
+        if not request.path.endswith("/input_tokens"):
+            return None
+        asked.append(request)
+        return [Send(wire.status(500))]
+
+    async with good.running():
+        raw = RawUpstream(script=script, behind=good.url)
+        async with raw.running(), watched(raw.url) as proxy:
+            got = [await proxy.send(AgentSession(name=name).step(15).body()) for name in "abcdefghijkl"]
+    assert {g.status for g in got} == {200}
+    assert len(asked) == 1

@@ -112,6 +112,20 @@ async def test_no_gain() -> None:
     assert upstream.turns[0].body == raw
 
 
+async def test_still_over() -> None:
+    """Notes beside which the newest result does not fit: the result is cut instead."""
+    upstream = remembering_upstream(window=8192)
+    notes_are(upstream, Answer(text=LINE * 40))
+    alice = AgentSession(name="alice").step(12)
+    alice.messages[-1]["content"] = ("tax rate table order line total sum customer " * 600)[:21250]
+    async with upstream.running(), watched(upstream.url, notes_reasoning_tokens=0) as proxy:
+        got = await proxy.send(wire(alice.body(max_tokens=2048)))
+        assert await proxy.stored() == 2, "the failure and the trim"
+    assert (got.status, got.outcome) == (200, "trimmed")
+    assert [event["reason"] for event in proxy.events("context.compaction_failed")] == ["still_over"]
+    assert b"found it in order" not in upstream.turns[0].body
+
+
 async def test_a_tool_call_is_broken_off_at_its_first_sign() -> None:
     """The upstream sees the connection close; what the call would have said is not waited for."""
     upstream = remembering_upstream(window=WINDOW)
