@@ -144,7 +144,8 @@ class Walker:
             todos=share // 20,
         )
         self.notes_room = self.budget.window - notes_max - INSTRUCTION
-        self._rewrites = Rewrites(store or MemoryStore(b"s" * 32))
+        self.store = store or MemoryStore(b"s" * 32)
+        self._rewrites = Rewrites(self.store)
         self._write = notes
         self._seed = seed
 

@@ -1,0 +1,136 @@
+"""A conversation is known by its content alone."""
+
+import base64
+import json
+from collections.abc import Callable
+
+import pytest
+
+from proxy.core.digests import SIZE_BYTES, chain, scope
+from proxy.core.messages import Call, Conversation, Message, Role, find_turns
+
+SEED = b"seed"
+
+
+def said(role: Role, text: str) -> Message:
+    return Message(role=role, normal=f"{role.value} {text}".encode())
+
+
+def asks(*calls: tuple[str, str]) -> Message:
+    normal = ",".join(arguments for _, arguments in calls).encode()
+    return Message(role=Role.ASSISTANT, normal=normal, calls=tuple(Call(i, "read", a) for i, a in calls))
+
+
+def answer(call_id: str, text: str) -> Message:
+    return Message(role=Role.TOOL, normal=text.encode(), answers=(call_id,))
+
+
+S, U, A = said(Role.SYSTEM, "be brief"), said(Role.USER, "task"), said(Role.ASSISTANT, "done")
+TALK = (
+    S,
+    U,
+    asks(("a", "1"), ("b", "2")),
+    answer("a", "one"),
+    answer("b", "two"),
+    A,
+    said(Role.USER, "more"),
+)
+
+
+def digests(*messages: Message, seed: bytes = SEED) -> tuple[bytes, ...]:
+    brief_end, turns = find_turns(messages)
+    return chain(seed, Conversation(messages=messages, brief_end=brief_end, turns=turns))
+
+
+def same_up_to(changed: tuple[bytes, ...]) -> int:
+    """How many leading messages have the digests that they have in `TALK`."""
+    pairs = zip(digests(*TALK), changed, strict=False)
+    return next((i for i, (a, b) in enumerate(pairs) if a != b), len(changed)) - 1
+
+
+def test_every_prefix_has_a_digest_and_a_longer_history_the_same_ones() -> None:
+    whole = digests(*TALK)
+    assert len(whole) == len(TALK) + 1
+    assert whole[0] == SEED
+    for end in range(3, len(TALK) + 1):
+        assert digests(*TALK[:end]) == whole[: end + 1]
+    assert len(set(whole[2:])) == len(whole) - 2
+    assert {len(d) for d in whole[2:]} == {SIZE_BYTES}
+
+
+@pytest.mark.parametrize(
+    ("change", "kept"),
+    [
+        pytest.param(lambda m: m, 7, id="nothing"),
+        pytest.param(lambda m: (said(Role.SYSTEM, "new date"), *m[1:]), 7, id="the brief's system message"),
+        pytest.param(lambda m: (m[0], said(Role.USER, "other"), *m[2:]), 1, id="the task"),
+        pytest.param(lambda m: (*m[:3], m[4], m[3], *m[5:]), 3, id="parallel results in another order"),
+        pytest.param(
+            lambda m: (*m[:3], answer("b", "one"), answer("a", "two"), *m[5:]),
+            3,
+            id="results swapped between calls",
+        ),
+        pytest.param(
+            lambda m: (*m[:2], asks(("x", "1"), ("y", "2")), answer("x", "one"), answer("y", "two"), *m[5:]),
+            7,
+            id="other ids",
+        ),
+        pytest.param(lambda m: (*m[:4], answer("lost", "two"), *m[5:]), 4, id="a result without its call"),
+        pytest.param(lambda m: m[:4], 4, id="a rewind"),
+        pytest.param(lambda m: (*m[:6], said(Role.USER, "other")), 6, id="another end"),
+        pytest.param(lambda m: (*m[:6], said(Role.SYSTEM, "late"), *m[6:]), 6, id="a late system message"),
+        pytest.param(lambda m: (*m[:3], *m[5:]), 3, id="results pruned"),
+    ],
+)
+def test_how_far_a_changed_history_is_the_same(
+    change: Callable[[tuple[Message, ...]], tuple[Message, ...]], kept: int
+) -> None:
+    assert same_up_to(digests(*change(TALK))) == kept
+
+
+def test_an_order_of_equal_texts_is_told_apart_by_what_they_answer() -> None:
+    batch = asks(("a", "1"), ("b", "2"))
+    assert digests(U, batch, answer("a", "x"), answer("b", "x")) != digests(
+        U, batch, answer("b", "x"), answer("a", "x")
+    )
+
+
+def test_a_system_message_in_front_moves_digests_but_does_not_change_them() -> None:
+    assert digests(S, *TALK)[3:] == digests(*TALK)[2:]
+
+
+def test_another_scope_has_nothing_in_common() -> None:
+    assert not set(digests(*TALK)[2:]) & set(digests(*TALK, seed=b"other")[2:])
+
+
+def token(**claims: object) -> str:
+    head, body = (base64.urlsafe_b64encode(json.dumps(p).encode()).decode().rstrip("=") for p in ({}, claims))
+    return f"Bearer {head}.{body}.signature"
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "is_same"),
+    [
+        pytest.param(["Bearer a"], ["Bearer a"], True, id="one key"),
+        pytest.param(["Bearer a"], ["Bearer b"], False, id="two keys"),
+        pytest.param([], [""], True, id="no key and an empty one"),
+        pytest.param(["Bearer a", "org-1"], ["Bearer a", "org-2"], False, id="two organisations"),
+        pytest.param(
+            [token(iss="i", sub="s", exp=1)], [token(iss="i", sub="s", exp=2)], True, id="a JWT refreshed"
+        ),
+        pytest.param([token(iss="i", sub="s")], [token(iss="i", sub="t")], False, id="two subjects"),
+        pytest.param([token(iss="i", sub="s")], [token(iss="j", sub="s")], False, id="two issuers"),
+        pytest.param([token(iss="i")], [token(iss="i", exp=2)], False, id="a JWT without subject: as it is"),
+        pytest.param(["Bearer a.%%.c"], ["Bearer a.%%.d"], False, id="no JWT, though it has dots"),
+        pytest.param(["Bearer \ud800"], ["Bearer \ud800"], True, id="a key that is no text"),
+    ],
+)
+def test_scopes(first: list[str], second: list[str], is_same: bool) -> None:
+    assert (scope(b"k" * 32, "chat", first) == scope(b"k" * 32, "chat", second)) is is_same
+
+
+def test_a_scope_depends_on_secret_and_dialect_and_does_not_show_the_key() -> None:
+    made = scope(b"k" * 32, "chat", ["Bearer sk-123"])
+    assert made != scope(b"l" * 32, "chat", ["Bearer sk-123"])
+    assert made != scope(b"k" * 32, "messages", ["Bearer sk-123"])
+    assert b"sk-123" not in made
