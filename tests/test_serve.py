@@ -92,6 +92,15 @@ async def test_a_proxy_of_the_environment_is_not_used() -> None:
     assert (answer.status, chats(upstream)) == (200, 1)
 
 
+@pytest.mark.parametrize("path", [CHAT, "/livez", "/v1/files"])
+async def test_no_server_and_no_date_is_invented(path: str) -> None:
+    own = [("Server", "llama.cpp"), ("Date", "Mon, 01 Jan 2024 00:00:00 GMT")]
+    async with saying(headers=own).running() as upstream, served("--upstream", upstream.url) as (url, _):
+        answer, _ = await ask(url, path, method="GET" if path == "/livez" else "POST", body=b"")
+    found = [(n.title(), v) for n, v in answer.headers if n.lower() in ("server", "date")]
+    assert found == ([] if path == "/livez" else own)
+
+
 async def test_a_person_is_told_where_it_listens_and_what_was_found() -> None:
     async with (
         ScriptedUpstream(window=8192, slots=1).running() as upstream,

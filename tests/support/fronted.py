@@ -2,6 +2,7 @@
 Put the proxy in front of any upstream, served as `compaction-proxy serve` does it.
 """
 
+import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from typing import Any
@@ -26,6 +27,8 @@ BODY = b'{ "messages" : [ {"role":"user","content":"caf\\u00e9"} ],\n "temperatu
 STREAMED = b'{"stream":true,"messages":[{"role":"user","content":"hello"}]}'
 
 MEMORY = StoreConfig(kind="memory")
+# Where a rule is broken a test may wait for what never comes; it is to fail then, not to hang.
+_LONGEST_SECONDS = 60
 
 
 @contextlib.asynccontextmanager
@@ -52,8 +55,9 @@ async def fronted(
         metrics=MetricsConfig(enabled=metrics),
     )
     app = make_app(config, environ or {})
-    async with serving(app, grace_seconds=1, config=server_config(app)) as url:
-        yield url
+    async with asyncio.timeout(_LONGEST_SECONDS):
+        async with serving(app, grace_seconds=1, config=server_config(app)) as url:
+            yield url
 
 
 async def sample(url: str, name: str) -> float:
