@@ -18,6 +18,7 @@ from proxy.core.claims import are_many, lacks_references, mark_unverified, unsup
 from proxy.core.evidence import evidence_of, spoken_texts
 from proxy.core.language import detect_language
 from proxy.core.notes import RETRY_COPY, Flag, Reason, Rejected, instruct
+from proxy.core.plan import next_turn_end
 from proxy.core.rewrite import Rewrite
 from proxy.core.said import said_by_user
 from proxy.dialects.base import NotesFormat, Usage
@@ -100,7 +101,7 @@ class Noting:
             block=block,
             notes=written.notes,
             folds=before.folds + bool(before.notes),
-            compacted_at=seen,
+            compacted_at=next_turn_end(terms.asked.parsed.conversation, seen) if is_step else seen,
         )
         after = await self._looking.look(terms.asked, conversation, rewrite, terms.found, terms.budget)
         if after.total > look.total - _LEAST_GAIN * terms.budget.limit:

@@ -73,7 +73,7 @@ class Rewrites:
             and _stands(after, entry[0], ranged.replaced)
             and (best is None or ranged.replaced > best.replaced)
         ):
-            ranged = replace(ranged, seen=ranged.replaced, compacted_at=ranged.replaced, cuts=())
+            ranged = replace(ranged, seen=ranged.replaced, cuts=())
             best = ranged if _applies(ranged, conversation) else best
         failure = await self._failure(after)
         if failure and best and best.compacted_at >= failure.seen:

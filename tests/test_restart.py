@@ -130,7 +130,7 @@ def writing_differently(upstream: ScriptedUpstream, before: Gate | None = None) 
     def script(request: Recorded) -> Answer | None:
         if not upstream.is_notes(request):
             return None
-        number = len(upstream.notes)
+        number = upstream.notes.index(request)
         return Answer(text=f"The agent looked through the shop; this is record {number}.", before=before)
 
     upstream.script = script

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from proxy.config import ContextConfig
 from tests.support.agent_sessions import AgentSession, marks, remembering_upstream
 from tests.support.answers import Answer
 from tests.support.prompts import STRICT
@@ -73,6 +74,18 @@ def test_below_the_threshold_the_very_bytes_go_upstream(long: Told) -> None:
     for walk in long.walked[:first]:
         assert walk.outcome == "none"
         assert walk.view == walk.body
+
+
+def test_notes_are_made_when_the_view_has_passed_the_threshold_and_not_before(long: Told) -> None:
+    for i in long.compactions():
+        walk = long.walked[i]
+        (notes,) = walk.notes
+        # The view that the notes go over is the one that was too long, with an instruction more.
+        instruction = len(ContextConfig().notes_instruction) // 4 + 10
+        assert long.upstream.count(notes.json) - instruction < 0.75 * walk.budget
+        assert long.upstream.count(notes.json) > 0.6 * walk.budget
+        if i == long.compactions()[0]:
+            assert long.upstream.count(json.loads(walk.body)) > 0.6 * walk.budget
 
 
 def test_brief_and_newest_turn_are_word_for_word_in_every_body(long: Told) -> None:
@@ -162,6 +175,15 @@ def test_a_full_ledger_still_counts_the_first_calls_after_many_folds(long: Told)
         shown = sum(message["role"] == "tool" for message in walk.messages)
         sent = sum(m["role"] == "tool" for m in json.loads(walk.body)["messages"])
         assert int(said[1]) == sent - shown == sum(map(int, said.groups()[1:]))
+
+
+async def test_large_turns_do_not_bring_a_compaction_on_every_turn() -> None:
+    upstream = remembering_upstream(window=WINDOW)
+    told = await play(AgentSession(name="alice", result_words=400), 40, upstream)
+    assert {walk.status for walk in told.walked} == {200}
+    gaps = [later - earlier for earlier, later in pairwise(told.compactions())]
+    assert len(gaps) >= 4
+    assert min(gaps) >= 3
 
 
 async def test_nothing_is_compacted_with_compaction_off() -> None:

@@ -220,6 +220,17 @@ def cuts_within(rewrite: Rewrite | None, upto: int) -> Rewrite | None:
     return replace(rewrite, cuts=tuple(cut for cut in rewrite.cuts if cut.at < upto))
 
 
+def next_turn_end(conversation: Conversation, at: int) -> int:
+    """
+    Where the turn after the first *at* messages after the brief ends; *at* where there is none.
+
+    A step rests from there: the newest turn came with the request, though the step's notes
+    have not seen it.
+    """
+    ends = (turn.end - conversation.brief_end for turn in conversation.turns)
+    return next((end for end in ends if end > at), at)
+
+
 def prefix(conversation: Conversation, upto: int) -> Conversation:
     """The conversation as it was after *upto* messages after the brief."""
     end = conversation.brief_end + upto
