@@ -173,7 +173,7 @@ def test_law_10_a_session_that_only_trims_keeps_its_prefix_in_seven_turns_of_eig
     window: int, mean: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     walker = Walker(window * 7 // 8, compact_at=0)
-    messages = agent_session(Random(f"{window} {mean}"), turns=4 * window // mean, mean=mean)
+    messages = agent_session(Random(f"{window} {mean}"), turns=3 * window // mean, mean=mean)
     share, trims = moved(walker, messages)
     with capsys.disabled():
         print(f"\n  trim only, window {window}, {mean} tokens a turn: prefix moved in {share:.3f} of turns")
