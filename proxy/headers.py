@@ -47,10 +47,10 @@ def for_own_request(headers: Iterable[Raw]) -> tuple[tuple[str, str], ...]:
     return tuple(for_upstream(headers, drop=_OF_A_BODY))
 
 
-def for_client(headers: Iterable[Raw], *, drop: Iterable[bytes] = ()) -> list[Raw]:
+def for_client(headers: Iterable[Raw]) -> list[Raw]:
     """A response's end-to-end headers; Content-Length stays, since the body's bytes do."""
     pairs = [(name.lower(), value) for name, value in headers]
-    gone = _HOP_BY_HOP | _named_by_connection(pairs) | frozenset(drop)
+    gone = _HOP_BY_HOP | _named_by_connection(pairs)
     return [(n, v) for n, v in pairs if n not in gone]
 
 

@@ -56,10 +56,7 @@ def is_stream(response: Response) -> bool:
 
 def answer_headers(response: Response) -> list[tuple[bytes, bytes]]:
     """The end-to-end headers of an answer; a stream's say that nobody on the way may hold it back."""
-    # An answer that has no body may state the length that it would have; the server does not
-    # know the rule.
-    has_body = response.status not in (204, 304)
-    headers = hd.for_client(response.headers, drop=() if has_body else (b"content-length",))
+    headers = hd.for_client(response.headers)
     if is_stream(response):
         present = {name for name, _ in headers}
         headers += [pair for pair in STREAM_HEADERS if pair[0] not in present]

@@ -309,6 +309,9 @@ async def test_untouched_messages_keep_their_bytes_in_a_compacted_view(odd: str)
     view = upstream.turns[-1].body
     assert len(view) < len(raw) / 2
     assert ",".join(history[-2:]).encode() in view
+    if more:
+        value = odd.partition(":")[2].strip()
+        assert view.endswith(f',"x":{value}}}'.encode())
     assert history[0].encode() not in view
 
 

@@ -49,7 +49,7 @@ async def test_head_goes_upstream_and_its_length_comes_back() -> None:
         "/v1/files/../x/./y",
         "/v1/files/",
         "/v1/files/a;b=c,d@e:f$g!h'(i)*",
-        "/v1/files/%0A",
+        "/v1/files/a%0Ab",
         "/v1/files/%ff%00",
         "/v1/files/%E4%BD%A0?q=%E4%BD%A0",
         "/livez/",
@@ -375,16 +375,19 @@ async def test_cookies_are_not_kept_between_clients() -> None:
 
 @BOTH
 @pytest.mark.parametrize("status", ["204 No Content", "304 Not Modified"])
-@pytest.mark.parametrize("length", [b"", b"Content-Length: 12\r\n"])
-async def test_an_answer_without_a_body_ends(path: str, status: str, length: bytes) -> None:
-    head = f"HTTP/1.1 {status}\r\nETag: x\r\n".encode() + length + b"\r\n"
-    async with (
-        playing(lambda _: [Send(head)]).running() as upstream,
-        fronted(upstream.url) as url,
-        RawRequest(url, path, body=BODY) as request,
-    ):
-        answer = await request.answer()
-        assert (answer.status, answer.header("etag")) == (int(status[:3]), "x")
+@pytest.mark.parametrize("length", [None, "12"])
+async def test_an_answer_without_a_body_ends(path: str, status: str, length: str | None) -> None:
+    head = f"HTTP/1.1 {status}\r\nETag: x\r\n" + (f"Content-Length: {length}\r\n" if length else "") + "\r\n"
+    async with playing(lambda _: [Send(head.encode())]).running() as upstream, fronted(upstream.url) as url:
+        host, _, port = url.removeprefix("http://").partition(":")
+        reader, writer = await asyncio.open_connection(host, int(port))
+        # The second one shows that nothing was left of the first.
+        for _ in range(2):
+            writer.write(f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{{}}".encode())
+            got = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
+            assert got.startswith(f"http/1.1 {status[:3]} ") and "etag: x\r\n" in got
+            assert (f"content-length: {length}\r\n" in got) is (length is not None)
+        writer.close()
 
 
 async def test_many_requests_on_one_connection() -> None:
