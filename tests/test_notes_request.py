@@ -15,7 +15,7 @@ from proxy.config import ContextConfig, UpstreamKind
 from tests.support.agent_sessions import AgentSession, naming_marks, remembering_upstream
 from tests.support.answers import Answer
 from tests.support.discovery import Server
-from tests.support.proxied import Walked, messages_bytes, proxied
+from tests.support.proxied import Walked, messages_bytes, proxied, wire
 from tests.support.recorded import Recorded
 
 WINDOW = 4096
@@ -172,20 +172,20 @@ async def test_the_instruction_keeps_the_form_of_the_last_content(content: str) 
         assert said[-1]["type"] == "text" and INSTRUCTION in said[-1]["text"]
 
 
-async def test_after_a_prefill_the_instruction_is_one_user_message_more() -> None:
+async def test_notes_go_over_what_stands_before_a_prefill() -> None:
     session = AgentSession(name="alice")
     upstream = remembering_upstream(window=WINDOW)
     async with upstream.running(), proxied(upstream) as proxy:
         while not upstream.notes:
             body = session.body()
-            body["messages"].append({"role": "assistant", "content": "Now I"})
-            walk = await proxy.send(body)
+            prefilled = body | {"messages": [*body["messages"], {"role": "assistant", "content": "Now I"}]}
+            walk = await proxy.send(prefilled)
             session.step()
     (notes,) = upstream.notes
-    assert messages_bytes(notes.body).startswith(messages_bytes(walk.body) + b",")
-    assert notes.messages[-1]["role"] == "user" and INSTRUCTION in notes.messages[-1]["content"]
+    _is_extended(wire(body), notes)
     # What the client asked to have continued stays the end of its view.
     assert walk.messages[-1] == {"role": "assistant", "content": "Now I"}
+    assert walk.outcome == "compacted"
 
 
 async def test_the_clients_credentials_go_with_the_notes_request() -> None:
