@@ -1,8 +1,8 @@
 """
 Say what was asked for on the command line.
 
-`serve`, `demo` and `check` each load what they need only when they are called, so that
-`serve` listens soon and none needs what another one installs.
+Each command loads what it needs only when it is called, so that `serve` listens soon and
+none needs what another one installs.
 """
 
 import argparse
@@ -44,10 +44,20 @@ def main(argv: Sequence[str] | None = None) -> int:
                 return _serve(arguments, os.environ)
             case "check":
                 return _check(arguments, os.environ)
+            case "replay":
+                return _replay(arguments, os.environ)
+            case "top":
+                from proxy import top
+
+                return top.run(arguments.url, once=arguments.once)
             case _:
                 return _demo(arguments)
     except KeyboardInterrupt:
         return INTERRUPTED
+    except BrokenPipeError:
+        # Who reads us has seen enough. What is left to write must not fail once more on leaving.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FAILED
     except ConfigError as error:
         _say(error)
         return WRONG_USE
@@ -74,6 +84,25 @@ def _check(arguments: argparse.Namespace, environ: Mapping[str, str]) -> int:
     from proxy import check
 
     return check.run(config)
+
+
+def _replay(arguments: argparse.Namespace, environ: Mapping[str, str]) -> int:
+    from proxy.config import load
+
+    flags = {
+        f"context.{key}": getattr(arguments, key)
+        for key in ("window", "compact_at", "compact_to", "compact_keep_turns")
+    }
+    config = load(arguments.config, environ, flags)
+    from proxy import replay_lines
+
+    return replay_lines.run(
+        arguments.file,
+        config,
+        output_limit=arguments.output_limit,
+        notes_tokens=arguments.notes_tokens,
+        as_json=arguments.json,
+    )
 
 
 def _demo(arguments: argparse.Namespace) -> int:
@@ -110,7 +139,9 @@ def _parser() -> argparse.ArgumentParser:
         prog=PROGRAM, description="A local OpenAI-compatible proxy that compacts an agent's conversation."
     )
     parser.add_argument("--version", action="version", version=f"{PROGRAM} {__version__}")
-    commands = parser.add_subparsers(dest="command", required=True, metavar="serve | demo | check")
+    commands = parser.add_subparsers(
+        dest="command", required=True, metavar="serve | demo | check | replay | top"
+    )
 
     configured = argparse.ArgumentParser(add_help=False)
     configured.add_argument("--config", type=Path, metavar="FILE", help="a TOML file like config.toml")
@@ -130,7 +161,35 @@ def _parser() -> argparse.ArgumentParser:
     commands.add_parser(
         "check", parents=[configured], help="say what a model server is, and whether it will do"
     )
+    _add_replay(commands)
+
+    top = commands.add_parser("top", help="show the conversations of a running proxy in a terminal")
+    top.add_argument("url", metavar="URL", help="the proxy, as in http://127.0.0.1:8400")
+    top.add_argument("--once", action="store_true", help="write one snapshot, as into a pipe")
     return parser
+
+
+def _add_replay(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    replay = commands.add_parser(
+        "replay", help="say what would happen to a recorded session, without a server"
+    )
+    replay.add_argument("file", type=Path, metavar="FILE", help="a JSON body, or one a line")
+    replay.add_argument("--config", type=Path, metavar="FILE", help="a TOML file like config.toml")
+    replay.add_argument(
+        "--window", type=_count, metavar="N", help="tokens that the server holds (default: 32768)"
+    )
+    replay.add_argument("--compact-at", type=float, metavar="SHARE", help="as in config.toml (default: 0.6)")
+    replay.add_argument("--compact-to", type=float, metavar="SHARE", help="as in config.toml (default: 0.25)")
+    replay.add_argument(
+        "--compact-keep-turns", type=_count, metavar="N", help="as in config.toml (default: 3)"
+    )
+    replay.add_argument(
+        "--output-limit", type=_count, metavar="N", help="of each request, instead of its own"
+    )
+    replay.add_argument(
+        "--notes-tokens", type=_count, metavar="N", help="assumed size of notes (default: as long as allowed)"
+    )
+    replay.add_argument("--json", action="store_true", help="write one JSON object")
 
 
 def _count(text: str) -> int:
