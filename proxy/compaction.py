@@ -174,7 +174,7 @@ class Compaction:
                 look = await self._looking.look(terms.asked, whole, rewrite, terms.found, terms.budget)
             # Steps and what follows them are one compaction: the next request should find a view
             # that rests, and not rewrite the prefix once more.
-            if look.total > terms.notes_room or (made.compacted and not terms.budget.is_over(look.total)):
+            if look.total > terms.notes_room or (made.compacted and terms.budget.will_rest(look.total)):
                 return made
             decision = await asyncio.to_thread(self._decide, terms, look, forced=made.compacted)
             if isinstance(decision, Compact):

@@ -9,7 +9,7 @@ from proxy.asked import Asked, Trigger
 from proxy.config import ContextConfig
 from proxy.core.block import Rooms
 from proxy.core.budget import Budget, reserve_for
-from proxy.core.messages import Conversation, View
+from proxy.core.messages import Conversation, View, has_reasoned
 from proxy.core.notes import reasoning_allowance
 from proxy.core.plan import Policy
 from proxy.core.rewrite import Rewrite
@@ -53,7 +53,8 @@ class Terms:
         policy: What a compaction keeps.
         rooms: Room for the parts of a block.
         notes_room: The longest view that notes can be made over.
-        allowance: Tokens left for reasoning before the notes.
+        allowance: Most tokens left for reasoning before the notes.
+        allowance_needed: How many of them must be left: all where the model reasons here.
         trigger: What set a compaction off, if there is one.
         count: Size of a text, at the scale of this very history: what other sessions taught of the
             model's tokens must not move what this one is shown.
@@ -67,8 +68,14 @@ class Terms:
     rooms: Rooms
     notes_room: int
     allowance: int
+    allowance_needed: int
     trigger: Trigger
     count: Callable[[str], int]
+
+    def allowance_for(self, prompt: int) -> int:
+        """Tokens for reasoning in a notes request over a view of *prompt* tokens."""
+        left = self.notes_room + self.allowance_needed - prompt
+        return max(0, min(self.allowance, left))
 
     @property
     def conversation_id(self) -> str:
@@ -124,6 +131,8 @@ class Looking:
         allowance = reasoning_allowance(config.notes_reasoning_tokens, window)
         count_text = self._sizing.counter(look.measured)
         instruction = count_text(config.notes_instruction)
+        # A model that has never reasoned here is not kept from notes by room for it.
+        needed = allowance if has_reasoned(look.conversation) else 0
         return Terms(
             asked=asked,
             digests=digests,
@@ -141,8 +150,9 @@ class Looking:
                 system=int(config.keep_user_share * budget.limit),
                 todos=int(config.ledger_share * budget.limit),
             ),
-            notes_room=window - notes_max - allowance - instruction,
+            notes_room=window - notes_max - needed - instruction,
             allowance=allowance,
+            allowance_needed=needed,
             trigger=trigger,
             count=count_text,
         )

@@ -143,6 +143,7 @@ class Noting:
     async def _ask(self, terms: Terms, look: Look, correction: str) -> NotesAnswer:
         asked, conversation = terms.asked, look.conversation
         notes_max = terms.policy.notes_max
+        allowance = terms.allowance_for(look.total)
         # Not what a tool wrote in the user's name: that is in English, whoever works there.
         users = [said for message in conversation.messages if (said := said_by_user(message))]
         how = NotesFormat(
@@ -152,8 +153,8 @@ class Noting:
                 notes_max=notes_max,
                 correction=correction,
             ),
-            limit=notes_max + terms.allowance,
-            reasoning=terms.allowance,
+            limit=notes_max + allowance,
+            reasoning=allowance,
             forbid_tools=terms.found.keeps_tools_with_none,
             limit_field="max_completion_tokens" if terms.found.kind is ServerKind.OPENAI else "max_tokens",
         )

@@ -65,6 +65,10 @@ class Budget:
         """Whether a *prompt* has passed `compact_at`."""
         return self.compact_at > 0 and prompt > self.compact_at * self.limit
 
+    def will_rest(self, prompt: int) -> bool:
+        """Whether a compacted *prompt* is so far below `compact_at` that it can grow for a while."""
+        return prompt <= (self.compact_at + self.compact_to) / 2 * self.limit
+
     def is_pressing(self, prompt: int) -> bool:
         """Whether a *prompt* is so long that even a small gain is worth a rewrite."""
         return self.compact_at > 0 and prompt > max(_PRESSING_SHARE, self.compact_at) * self.limit

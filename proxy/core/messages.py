@@ -173,6 +173,12 @@ class Shown:
 View = tuple[Shown, ...]
 
 
+def has_reasoned(conversation: Conversation) -> bool:
+    """Whether reasoning of the model stands in it; clients may leave it out."""
+    kinds = (Kind.REASONING, Kind.SEALED)
+    return any(text.kind in kinds for message in conversation.messages for text in message.texts)
+
+
 def find_turns(messages: Sequence[Message]) -> tuple[int, tuple[Turn, ...]]:
     """
     The end of the brief, and the turns after it.
