@@ -200,6 +200,8 @@ async def test_the_clients_own_request_fails_as_it_would_without_the_proxy(
     assert len(proxy.events("request.refused")) == fault.breaks
     if fault.status == 429:
         assert got.headers["retry-after"] == "7"
+    # Whether to try again is the client's to decide.
+    assert len([request for request in play.upstream.requests if request.is_chat]) == 1
 
 
 async def is_counted(proxy: Watched, status: int) -> None:

@@ -58,6 +58,9 @@ NO_NUMBERS = {
     "code": "context_length_exceeded",
 }
 THROTTLED = {"message": "Too many tokens, please wait before trying again.", "type": "throttling_error"}
+WORDS_OF_BOTH = {
+    "message": "ThrottlingException: prompt too long for the tokens per minute left, please wait"
+}
 POOL = {"code": 500, "message": "Context size has been exceeded.", "type": "server_error"}
 
 
@@ -187,6 +190,8 @@ async def test_what_cannot_be_made_shorter_is_not_sent_again() -> None:
         pytest.param(400, THROTTLED, id="in the form of a 400"),
         pytest.param(503, LLAMA, id="an overloaded server that uses the words"),
         pytest.param(400, {"message": "Rate limit reached: 30000 tokens per min"}, id="tokens per minute"),
+        pytest.param(400, WORDS_OF_BOTH, id="the words of both"),
+        pytest.param(400, OPENAI | {"code": 429}, id="the words of an overflow under the code 429"),
     ],
 )
 async def test_a_rate_limit_is_no_overflow(status: int, error: dict[str, Any]) -> None:
