@@ -13,7 +13,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 from proxy.config import StoreConfig
-from proxy.events import emit, log_to
+from proxy.events import emit, log_fault, log_to
 from tests.support import wire_bytes
 from tests.support.agent_sessions import NOTES_MARKER, AgentSession
 from tests.support.answers import Answer, error
@@ -257,6 +257,17 @@ async def test_nothing_that_is_said_is_logged_counted_or_put_into_errors(log: io
     assert events(log, "context.compacted") and events(log, "context.compaction_failed")
     assert CANARY not in log.getvalue()
     assert [page for page in told if CANARY.encode() in page] == []
+
+
+@pytest.mark.parametrize("style", ["json", "text"])
+def test_what_an_exception_says_is_not_logged(log: io.StringIO, style: str) -> None:
+    log_to(log, style=style)
+    try:
+        raise ValueError(CANARY)
+    except ValueError:
+        log_fault("a test")
+    assert "ValueError" in log.getvalue() and "test_visible.py" in log.getvalue()
+    assert CANARY not in log.getvalue()
 
 
 # Keys
