@@ -2,9 +2,15 @@
 
 import asyncio
 import json
+import os
 import re
+import signal
+import socket
+import subprocess
+import sys
 import time
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -25,6 +31,8 @@ PAGES = (
     "/status/rows.js",
     "/status/text.js",
 )
+
+CHECKOUT = Path(__file__).parent.parent
 
 
 async def events(answer: RawAnswer) -> AsyncIterator[tuple[str, Any]]:
@@ -110,6 +118,41 @@ async def test_streams_end_when_the_proxy_stops() -> None:
             assert {name async for name, _ in told} <= {"changes", "health"}
         refused, _ = await ask(proxy.url, "/status/events", method="GET")
     assert refused.status == 503
+
+
+def test_a_page_that_is_open_does_not_hold_up_a_proxy_that_stops(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    settings = {"COMPACTION_PROXY_STORE_KIND": "memory", "PYTHONPATH": str(CHECKOUT)}
+    process = subprocess.Popen(
+        [
+            sys.executable,
+            "-m",
+            "proxy",
+            "serve",
+            "--upstream",
+            "http://127.0.0.1:9",
+            "--listen",
+            f"127.0.0.1:{port}",
+        ],
+        cwd=tmp_path,
+        env={**os.environ, **settings},
+        stderr=subprocess.PIPE,
+    )
+    try:
+        assert process.stderr is not None
+        assert b"listens on" in process.stderr.readline()
+        with socket.create_connection(("127.0.0.1", port), timeout=20) as page:
+            page.sendall(b"GET /status/events HTTP/1.1\r\nHost: proxy\r\n\r\n")
+            seen = b""
+            while b"event: state" not in seen:
+                seen += page.recv(65536)
+            process.send_signal(signal.SIGTERM)
+            # Until the end of its patience for other streams are 30 s.
+            process.wait(timeout=20)
+    finally:
+        process.kill()
+        process.communicate()
 
 
 async def test_there_are_only_so_many_streams() -> None:
