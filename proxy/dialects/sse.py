@@ -45,10 +45,11 @@ class Events:
 
     def feed(self, chunk: bytes) -> list[Event]:
         """Events that end in *chunk*."""
-        lines = _LINE_END.split(self._rest + chunk)
+        text = self._rest + chunk
+        lines = _LINE_END.split(text)
         # A CR at the very end may be the first half of a CRLF.
         self._rest = lines.pop()
-        if (chunk.endswith(b"\r")) and not self._rest and lines:
+        if text.endswith(b"\r") and lines:
             self._rest = lines.pop() + b"\r"
         if len(self._rest) > MAX_EVENT_BYTES:
             self._rest = b""

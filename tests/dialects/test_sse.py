@@ -3,7 +3,7 @@
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from proxy.dialects.sse import MAX_EVENT_BYTES, Event, Events, last_data, split_first
@@ -34,6 +34,7 @@ END = st.sampled_from([b"\n", b"\r\n", b"\r"])
 STREAM = st.lists(st.tuples(LINE, END), max_size=12).map(lambda pairs: b"".join(a + b for a, b in pairs))
 
 
+@example(b"data: x\r\ndata: y\n\n", [8, 8])
 @given(STREAM | st.binary(max_size=40), st.lists(st.integers(0, 120), max_size=8))
 def test_any_cut_gives_the_same_events(stream: bytes, cuts: list[int]) -> None:
     places = [0, *sorted(min(cut, len(stream)) for cut in cuts), len(stream)]
