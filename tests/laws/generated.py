@@ -152,8 +152,17 @@ def conversation(rng: Random, turns: int, longest: int = 2_000) -> list[Wire]:
         longest: About the longest text in characters; a huge result is up to eight times that.
     """
     messages = brief(rng)
+    late: list[Wire] = []
     for number in range(turns):
-        messages.extend(turn(rng, number, longest))
+        made = turn(rng, number, longest)
+        results = [message for message in made if message["role"] == "tool"]
+        if results and rng.random() < 0.08:
+            made.remove(results[0])
+            late.append(results[0])
+        messages.extend(made)
+        # A tool that ran beside the model: its result comes turns after its call.
+        if late and rng.random() < 0.3:
+            messages.append(late.pop())
     if messages and rng.random() < 0.06:
         messages.append({"role": "assistant", "content": rng.choice(("", "{", "So far, "))})
     return messages or [{"role": "user", "content": "hi"}]

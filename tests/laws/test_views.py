@@ -45,6 +45,22 @@ def test_law_2_and_6_brief_and_tail_stay_and_no_pair_is_parted(
         check_view(part, walker.send(body(part)))
 
 
+def test_law_2_a_late_result_brings_the_call_back_that_was_replaced() -> None:
+    walker = Walker(1_500)
+    messages: list[Wire] = [{"role": "user", "content": "task"}]
+    for number in range(12):
+        turn = work(number, 120)
+        messages += turn[:1] if number == 3 else turn
+        sent = walker.send(body(messages))
+    assert sent.rewrite
+    assert sent.rewrite.replaced > 8
+    messages += work(3, 10)[1:]
+    sent = walker.send(body(messages))
+    check_view(messages, sent)
+    assert walker.budget.fits(sent.size)
+    assert b'"c3"' in sent.body
+
+
 @lenient
 @given(messages=conversations(12), limit=LIMITS, compact_at=COMPACT_AT)
 def test_law_2_a_compaction_cuts_nothing(messages: list[Wire], limit: int, compact_at: float) -> None:
