@@ -37,6 +37,7 @@ from proxy.exchange import Exchange, Services
 from proxy.metrics import Metrics
 from proxy.paths import endpoint, is_count, normal_path
 from proxy.relay import relay
+from proxy.renamed import Renamed
 from proxy.sizing import Sizing
 from proxy.status import Status
 from proxy.stores.base import Store
@@ -108,6 +109,7 @@ class Proxy:
             compactor=compactor,
             metrics=self.metrics,
             turnstile=self.turnstile,
+            renamed=Renamed(),
         )
         self.status = Status(
             self.board,
@@ -147,6 +149,9 @@ class Proxy:
                 await client.while_there(count_tokens(self.services, ANTHROPIC_MESSAGES, client, raw, url))
                 return
             if not compacted:
+                url = self.services.renamed.restored(url.encode("utf-8", "surrogatepass")).decode(
+                    "utf-8", "surrogatepass"
+                )
                 await relay(self.upstream, client, url, self.config.server.max_body_bytes)
                 return
             dialect = DIALECTS[compacted]

@@ -18,8 +18,7 @@ from proxy.client import Client
 from proxy.compactor import Compactor
 from proxy.config import Config
 from proxy.core.overflow import Overflow
-from proxy.dialects.base import Dialect
-from proxy.dialects.sse import split_event
+from proxy.dialects.base import Dialect, Waiting
 from proxy.errors import ProxyError
 from proxy.events import emit, log_fault
 from proxy.exchange_beginning import MOST_WHOLE_BYTES, Beginning, plain, read_beginning, read_rest, unread
@@ -27,6 +26,7 @@ from proxy.exchange_waiting import Heartbeats, send
 from proxy.metrics import OTHER_MODEL, Metrics, Overflowed
 from proxy.notes_call import HEAD_BYTES
 from proxy.relay import answer_headers, is_stream
+from proxy.renamed import Renamed
 from proxy.turnstile import Turnstile
 from proxy.understanding import understand
 from proxy.upstream import Response, Upstream
@@ -46,6 +46,7 @@ class Services:
     compactor: Compactor
     metrics: Metrics
     turnstile: Turnstile
+    renamed: Renamed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +78,8 @@ class Exchange:
             prepared = await self._prepared(asked, begun)
             if not begun.is_set():
                 services.metrics.overhead.observe(time.perf_counter() - started)
+        else:
+            raw = services.renamed.restored(raw)
         refused = await self._once(asked, prepared, raw, url)
         if refused is None:
             return
@@ -207,15 +210,11 @@ class Exchange:
         kept = list(beginning.held)
         size = sum(map(len, kept))
         head = b"".join(kept)[:HEAD_BYTES] if streams else b""
-        held = beginning.held
-        if self._heart and self._heart.sent and streams:
-            comments, first, rest = split_event(b"".join(held))
-            held = [comments, self._dialect.after_heartbeats(first), rest]
-        for chunk in held:
-            if chunk:
-                await client.chunk(chunk)
+        waiting = self._heart.waiting if self._heart and self._heart.sent and streams else None
+        for chunk in beginning.held:
+            await self._pass_on(chunk, waiting)
         async for chunk in beginning.rest:
-            await client.chunk(chunk)
+            await self._pass_on(chunk, waiting)
             if asked is None or (not streams and size > keep):
                 continue
             kept.append(chunk)
@@ -223,12 +222,19 @@ class Exchange:
             if streams and size > 2 * keep:
                 kept[:] = [b"".join(kept)[-keep:]]
                 size = len(kept[0])
-        await client.end()
+        await client.end(waiting.end() if waiting else b"")
+        if waiting and waiting.renamed:
+            self._services.renamed.remember(*waiting.renamed)
         if asked is not None and response.status == 200 and (streams or size <= keep):
             try:
                 self._record(prepared, response, head, b"".join(kept), streams=streams)
             except Exception:
                 log_fault("recording", self._services.metrics.faults.inc)
+
+    async def _pass_on(self, chunk: bytes, waiting: Waiting | None) -> None:
+        left = waiting.relay(chunk) if waiting else chunk
+        if left:
+            await self._client.chunk(left)
 
     def _record(
         self, prepared: Prepared, response: Response, head: bytes, tail: bytes, *, streams: bool

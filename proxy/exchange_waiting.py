@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Coroutine
 from email.utils import parsedate_to_datetime
 from typing import Any, TypeVar
+from uuid import uuid4
 
 from proxy.client import Client
 from proxy.dialects.base import Dialect
@@ -38,6 +39,7 @@ class Heartbeats:
 
     Attributes:
         sent: How many.
+        waiting: What they look like, and how the stream goes on after them.
     """
 
     def __init__(
@@ -51,7 +53,7 @@ class Heartbeats:
     ) -> None:
         self.sent = 0
         self._client = client
-        self._dialect = dialect
+        self.waiting = dialect.waiting(uuid4().hex)
         self._is_stream = is_stream
         self._every_seconds = every_seconds
         self._on_beat = on_beat
@@ -87,7 +89,7 @@ class Heartbeats:
     async def _beat(self) -> None:
         if not self._client.started:
             await self._client.head(200, [(b"content-type", b"text/event-stream"), *STREAM_HEADERS])
-        await self._client.chunk(self._dialect.heartbeat(self.sent))
+        await self._client.chunk(self.waiting.beat())
         self.sent += 1
         self._on_beat()
 

@@ -24,8 +24,8 @@ ROWS: tuple[tuple[str, ...], ...] = (
     ("proxy/core/*.py",),
     # One wire format each.
     ("proxy/dialects/*.py",),
-    # What is asked of the proxy, and what it makes of it.
-    ("proxy/asked.py",),
+    # What is asked of the proxy, what it makes of it, and what it announced.
+    ("proxy/asked.py", "proxy/renamed.py"),
     # One way to keep things each.
     ("proxy/stores/*.py",),
     # One kind of input or output each.

@@ -12,9 +12,10 @@ from typing import Any
 
 from proxy.core.messages import Conversation, Role, Shown, View, find_turns
 from proxy.dialects import anthropic_message
-from proxy.dialects.base import NotesFormat, Parsed, Piece, Usage
+from proxy.dialects.base import NotesFormat, Parsed, Piece, Usage, Waiting
 from proxy.dialects.slices import Body, dump, put_together, take_apart
 from proxy.dialects.values import first_usage, last_usage, natural, objects, read_json, string, usage_of
+from proxy.dialects.waiting import Plain
 from proxy.errors import NotUnderstood
 
 MOST_MARKERS = 4
@@ -179,13 +180,9 @@ class AnthropicMessages:
         """The `error` event that ends a stream."""
         return b"event: error\ndata: " + self.error(status, code, message) + b"\n\n"
 
-    def heartbeat(self, sent: int) -> bytes:
+    def waiting(self, key: str) -> Waiting:
         """The `ping` event, which clients expect at any time."""
-        return b'event: ping\ndata: {"type": "ping"}\n\n'
-
-    def after_heartbeats(self, event: bytes) -> bytes:
-        """All of it: pings are no part of the answer."""
-        return event
+        return Plain(b'event: ping\ndata: {"type": "ping"}\n\n')
 
 
 def _thinking_budget(body: Body) -> int:

@@ -80,6 +80,27 @@ class Piece:
     error: str = ""
 
 
+class Waiting(Protocol):
+    """What a stream says while its answer is not there yet, and how it goes on. For one request."""
+
+    @property
+    def renamed(self) -> tuple[str, str] | None:
+        """The id that was announced and the upstream's own, where they differ."""
+        ...
+
+    def beat(self) -> bytes:
+        """A heartbeat; no client takes it for an answer."""
+        ...
+
+    def relay(self, chunk: bytes) -> bytes:
+        """What to send for the next *chunk* of the upstream's stream."""
+        ...
+
+    def end(self) -> bytes:
+        """What is left to send once the upstream's stream has ended."""
+        ...
+
+
 class Dialect(Protocol):
     """One wire format. Nothing in `core/` knows its name."""
 
@@ -148,10 +169,6 @@ class Dialect(Protocol):
         """The same as the last bytes of a stream that has begun."""
         ...
 
-    def heartbeat(self, sent: int) -> bytes:
-        """What keeps a waiting stream alive after *sent* others; no client takes it for an answer."""
-        ...
-
-    def after_heartbeats(self, event: bytes) -> bytes:
-        """What is left to send of the upstream's first *event*, where heartbeats went before."""
+    def waiting(self, key: str) -> Waiting:
+        """What one stream says while it waits; *key* is 32 hexadecimal digits of its own."""
         ...

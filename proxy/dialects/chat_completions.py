@@ -11,9 +11,10 @@ from typing import Any
 
 from proxy.core.messages import Conversation, Role, Shown, View, find_turns
 from proxy.dialects import chat_message
-from proxy.dialects.base import NotesFormat, Parsed, Piece, Usage
+from proxy.dialects.base import NotesFormat, Parsed, Piece, Usage, Waiting
 from proxy.dialects.slices import Body, Item, dump, put_together, take_apart
 from proxy.dialects.sse import last_data
+from proxy.dialects.waiting import Plain
 from proxy.errors import NotUnderstood
 
 # Every field that sets an output limit; llama.cpp takes the first of these that stands.
@@ -131,16 +132,12 @@ class ChatCompletions:
         """OpenAI SDKs raise on a chunk that holds an `error`; `[DONE]` ends the stream for the others."""
         return b"data: " + self.error(status, code, message) + b"\n\ndata: [DONE]\n\n"
 
-    def heartbeat(self, sent: int) -> bytes:
+    def waiting(self, key: str) -> Waiting:
         """
         A comment without the blank line: with it, clients that saw an `id:` before would
         dispatch an empty event.
         """
-        return b": waiting\n"
-
-    def after_heartbeats(self, event: bytes) -> bytes:
-        """All of it: comments are no part of the answer."""
-        return event
+        return Plain(b": waiting\n")
 
 
 def _raw(shown: Shown) -> str:

@@ -11,9 +11,10 @@ from typing import Any
 
 from proxy.core.messages import Conversation, Message, Role, Shown, View, find_turns
 from proxy.dialects import responses_item
-from proxy.dialects.base import NotesFormat, Parsed, Piece, Usage
+from proxy.dialects.base import NotesFormat, Parsed, Piece, Usage, Waiting
 from proxy.dialects.slices import Body, Item, dump, put_together, take_apart
 from proxy.dialects.values import last_usage, natural, objects, read_json, string, usage_of
+from proxy.dialects.waiting import Announced, response, sse_event
 from proxy.errors import HeldByServer, NotUnderstood
 
 # What would shape or cut the text of the notes.
@@ -123,13 +124,13 @@ class Responses:
         if kind == "error" or (not kind and event.get("error")):
             return Piece(error=json.dumps(event.get("error") or event))
         if kind == "response.failed":
-            response = event.get("response")
-            failed = response.get("error") if isinstance(response, dict) else None
+            answer = event.get("response")
+            failed = answer.get("error") if isinstance(answer, dict) else None
             return Piece(error=json.dumps(failed or event))
         item = event.get("item")
         item_kind = string(item.get("type")) if isinstance(item, dict) else ""
-        response = event.get("response")
-        status = string(response.get("status")) if isinstance(response, dict) else ""
+        answer = event.get("response")
+        status = string(answer.get("status")) if isinstance(answer, dict) else ""
         return Piece(
             text=string(event.get("delta")) if kind == "response.output_text.delta" else "",
             reasoning="reasoning" in kind or item_kind == "reasoning",
@@ -164,28 +165,23 @@ class Responses:
 
     def error_event(self, status: int, code: str, message: str) -> bytes:
         """SDKs raise on `error`; Codex reads `response.failed`."""
-        error = {"type": "error", "code": code, "message": message, "param": None, "sequence_number": 0}
-        failed = {
+        error: dict[str, object] = {
+            "type": "error",
+            "code": code,
+            "message": message,
+            "param": None,
+            "sequence_number": 0,
+        }
+        failed: dict[str, object] = {
             "type": "response.failed",
             "sequence_number": 1,
-            "response": _response("failed", error={"code": code, "message": message}),
+            "response": response("resp_failed", "failed", error={"code": code, "message": message}),
         }
-        return _event(error) + _event(failed)
+        return sse_event(error) + sse_event(failed)
 
-    def heartbeat(self, sent: int) -> bytes:
-        """
-        `response.created` once, then `response.in_progress`: clients that time a stream out
-        count events only.
-        """
-        kind = "response.in_progress" if sent else "response.created"
-        return _event({"type": kind, "sequence_number": sent, "response": _response("in_progress")})
-
-    def after_heartbeats(self, event: bytes) -> bytes:
-        """The upstream's own `response.created` is not repeated."""
-        data = b"".join(line[5:] for line in event.splitlines() if line.startswith(b"data:"))
-        value = read_json(data)
-        is_created = isinstance(value, dict) and value.get("type") == "response.created"
-        return b"" if is_created else event
+    def waiting(self, key: str) -> Waiting:
+        """See `Announced`."""
+        return Announced(key)
 
 
 def _messages(items: tuple[Item, ...]) -> tuple[Message, ...]:
@@ -219,31 +215,6 @@ def _tool_names(tools: Any) -> list[str]:
         # A namespace holds tools of its own.
         names += _tool_names(tool.get("tools"))
     return names
-
-
-def _response(status: str, error: dict[str, str] | None = None) -> dict[str, Any]:
-    return {
-        "id": "resp_waiting",
-        "object": "response",
-        "created_at": 0,
-        "status": status,
-        "error": error,
-        "incomplete_details": None,
-        "instructions": None,
-        "metadata": {},
-        "model": "",
-        "output": [],
-        "parallel_tool_calls": True,
-        "temperature": None,
-        "tool_choice": "auto",
-        "tools": [],
-        "top_p": None,
-        "usage": None,
-    }
-
-
-def _event(value: dict[str, Any]) -> bytes:
-    return f"event: {value['type']}\ndata: {dump(value)}\n\n".encode()
 
 
 RESPONSES = Responses()
