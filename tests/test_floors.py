@@ -82,6 +82,18 @@ async def test_a_large_floor_never_loops(name: str, share: float) -> None:
         assert turn.json["tools"] == alice.members["tools"]
 
 
+async def test_turns_so_large_that_every_other_would_be_worth_it_leave_three_turns_between() -> None:
+    """Each rewrite costs the server's cached prompt; meanwhile a trim serves."""
+    upstream = remembering_upstream(window=WINDOW)
+    alice = AgentSession(name="alice", result_words=500)
+    async with upstream.running(), watched(upstream.url) as proxy:
+        got, asked = await go_on(proxy, upstream, alice, 24)
+    assert {g.status for g in got} == {200}
+    compacted = [i for i, number in enumerate(asked) if number]
+    assert len(compacted) > 3
+    assert all(later - earlier >= 3 for earlier, later in pairwise(compacted))
+
+
 async def test_notes_that_fail_over_a_large_floor_are_not_tried_for_ever() -> None:
     upstream = remembering_upstream(window=WINDOW)
     upstream.script = lambda request: Answer() if upstream.is_notes(request) else None

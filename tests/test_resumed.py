@@ -99,6 +99,7 @@ async def test_where_a_step_fails_the_rest_is_trimmed(number: int) -> None:
     assert len(upstream.turns) == 2, "no overflow answer on the way"
     assert all(upstream.count(turn.json) < WINDOW for turn in upstream.turns)
     assert extends(upstream.turns[1].body, upstream.turns[0].body)
+    assert (b"The agent went through these" in upstream.turns[0].body) is (number > 1)
 
 
 async def test_steps_that_were_made_are_not_made_again_after_a_restart(tmp_path: Path) -> None:
