@@ -34,7 +34,6 @@ def describe(
 ) -> dict[str, Any] | list[Any] | None:
     """The JSON that *server* answers at *path* (without a trailing slash)."""
     asked = body if isinstance(body, dict) else {}
-    said = as_chat(path, body)
     match server, path.removeprefix("/v1"):
         case Server.LLAMA_CPP, "/props":
             return {
@@ -53,9 +52,12 @@ def describe(
         case Server.LLAMA_CPP, "/models":
             return _models(owned_by="llamacpp", meta={"n_ctx": window, "n_ctx_train": window * 8})
         case Server.LLAMA_CPP, "/chat/completions/input_tokens" | "/responses/input_tokens":
-            return {"object": "response.input_tokens", "input_tokens": count(render(said), chars_per_token)}
+            return {
+                "object": "response.input_tokens",
+                "input_tokens": count(render(as_chat(path, body)), chars_per_token),
+            }
         case Server.LLAMA_CPP, "/messages/count_tokens":
-            return {"input_tokens": count(render(said), chars_per_token)}
+            return {"input_tokens": count(render(as_chat(path, body)), chars_per_token)}
         case Server.LLAMA_CPP, "/apply-template":
             return {"prompt": "".join(render(asked))}
         case Server.LLAMA_CPP, "/tokenize":
