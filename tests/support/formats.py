@@ -133,7 +133,9 @@ def _blocks(message: Body) -> Iterator[Body]:
     if message.get("reasoning_content"):
         thinking = {"type": "thinking", "thinking": message["reasoning_content"]}
         yield thinking | {"signature": message.get("signed", "")}
-    for part in [{"type": "text", "text": content}] if isinstance(content, str) else content or ():
+    for part in (
+        [{"type": "text", "text": content}] if content and isinstance(content, str) else content or ()
+    ):
         if part["type"] == "image_url":
             head, _, data = part["image_url"]["url"].partition(",")
             source = {"type": "base64", "media_type": head[5:].split(";")[0], "data": data}
