@@ -114,6 +114,38 @@ def test_then_whole_oldest_turns_and_a_block_says_so() -> None:
     assert made.size <= 500 < one_less.total
 
 
+def test_where_the_block_of_few_turns_is_too_large_all_old_turns_go() -> None:
+    conversation = talk(user("task"), *(m for n in range(40) for m in read(n, 90)))
+    made = trim(
+        conversation,
+        None,
+        measure(conversation),
+        aim=500,
+        limit=700,
+        keep_chars=100,
+        count=tokens,
+        block=lambda replaced: "B" * (4 if replaced == 78 else 4_000),
+    )
+    assert made is not None
+    assert (made.rewrite.replaced, made.rewrite.block) == (78, "BBBB")
+
+
+def test_a_block_that_takes_more_than_what_it_stands_for_is_not_put() -> None:
+    conversation = talk(user("task"), *read(1, 90), *read(2, 4_000))
+    made = trim(
+        conversation,
+        None,
+        measure(conversation),
+        aim=60,
+        limit=200,
+        keep_chars=100,
+        count=tokens,
+        block=lambda replaced: "B" * 600,
+    )
+    assert made is not None
+    assert made.what == (What.NEWEST,)
+
+
 def test_one_huge_newest_result_does_not_cost_the_history() -> None:
     conversation = talk(user("task"), *(m for n in range(5) for m in read(n, 90)), *read(9, 100_000))
     made = cut(conversation, 1_000)
