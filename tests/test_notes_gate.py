@@ -107,7 +107,7 @@ async def test_no_gain() -> None:
     """Notes that take as much as they replace are not worth a rewritten prefix."""
     upstream = remembering_upstream(window=WINDOW)
     notes_are(upstream, Answer(text=LINE * 100))
-    got, proxy, raw = await ask_once(upstream, notes_max_tokens=1500, notes_reasoning_tokens=400)
+    got, proxy, raw = await ask_once(upstream, notes_max_tokens=1800, notes_reasoning_tokens=200)
     assert got.outcome == "failed"
     assert [event["reason"] for event in proxy.events("context.compaction_failed")] == ["no_gain"]
     assert upstream.turns[0].body == raw
