@@ -119,6 +119,20 @@ def test_differences_without_meaning(messages: Messages) -> None:
     assert identity(messages) == identity(session(3))
 
 
+IMAGE = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"}}
+
+
+@pytest.mark.parametrize("inside", [False, True], ids=["of the user", "in a result"])
+def test_a_marker_on_an_image_means_nothing(inside: bool) -> None:
+    def history(image: dict[str, Any]) -> Messages:
+        seen = user(result("a", [image])) if inside else user(result("a"), image)
+        return [user(text("go")), uses("a"), seen]
+
+    assert identity(history(IMAGE)) == identity(history(IMAGE | MARK))
+    other = IMAGE | {"source": {"type": "base64", "media_type": "image/png", "data": "BBBB"}}
+    assert identity(history(IMAGE)) != identity(history(other))
+
+
 def test_the_billing_header_changes_with_each_request_and_means_nothing() -> None:
     other = [text("x-anthropic-billing-header: cch=2;"), SYSTEM[1]]
     assert identity(session(3), system=other) == identity(session(3))
@@ -205,6 +219,12 @@ def test_there_are_never_more_than_four_and_the_block_carries_that_of_a_replaced
     assert ("cache_control" in written["messages"][0]["content"][0]) is (0 in places)
     assert written["messages"][1:] == marked(session(4), *places)[7:]
     assert written["system"] == system
+
+
+def test_where_the_client_has_too_many_itself_none_is_added() -> None:
+    written = rendered(parse(marked(session(4), 2, 4, 7, 8), system=[block | MARK for block in SYSTEM]), 4)
+    assert markers(written) == MOST_MARKERS
+    assert "cache_control" not in written["messages"][0]["content"][-1]
 
 
 def test_a_marker_that_moves_changes_no_byte_but_its_own() -> None:
