@@ -47,6 +47,7 @@ from proxy.stores.sqlite import SqliteStore
 from proxy.token_count import count_tokens
 from proxy.tokenizer import Tokenizer
 from proxy.turnstile import Turnstile
+from proxy.understanding import Untouched
 from proxy.upstream import Upstream
 from proxy.windows import Windows
 
@@ -71,6 +72,8 @@ class Proxy:
         ProcessCollector(registry=self.metrics.registry)
         for path, dialect in DIALECTS.items():
             self.metrics.expect(path, dialect.name)
+            for reason in Untouched:
+                self.metrics.untouched.labels(dialect.name, reason.value)
         self.metrics.expect("other", "none")
         self.upstream = Upstream(
             url=config.upstream.url,
@@ -115,7 +118,7 @@ class Proxy:
             self.board,
             now=time.time,
             upstream_url=self.upstream.target.root,
-            upstream_state=self._upstream_state,
+            upstream_state=self.upstream_state,
             store_state=self._store_state,
         )
         self._warned_at = -_WARN_EVERY_SECONDS
@@ -202,11 +205,12 @@ class Proxy:
 
     async def readyz(self, _: Request) -> Reply:
         """Whether upstream and store can be used; 503 where the upstream cannot."""
-        upstream = await self._upstream_state(timeout_seconds=5)
+        upstream = await self.upstream_state(timeout_seconds=5)
         told = {"ready": upstream == "ok", "upstream": upstream, "store": self._store_state()}
         return Reply(orjson.dumps(told), 200 if upstream == "ok" else 503, media_type="application/json")
 
-    async def _upstream_state(self, timeout_seconds: float) -> str:
+    async def upstream_state(self, timeout_seconds: float) -> str:
+        """`ok`, `loading`, or why it cannot be reached."""
         try:
             answer = await self.upstream.ask("GET", "/health", timeout_seconds=timeout_seconds)
         except ProxyError as error:
@@ -229,7 +233,7 @@ class Proxy:
         if now - self._asked_upstream_at < _ASK_EVERY_SECONDS:
             return
         self._asked_upstream_at = now
-        self.metrics.upstream_up.set(await self._upstream_state(_SCRAPE_PATIENCE_SECONDS) == "ok")
+        self.metrics.upstream_up.set(await self.upstream_state(_SCRAPE_PATIENCE_SECONDS) == "ok")
 
     async def _look_at_store(self) -> None:
         entries, size = await self.store.size()

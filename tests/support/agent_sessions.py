@@ -116,10 +116,11 @@ _CALLS: tuple[Callable[[str, int], tuple[str, dict[str, str]]], ...] = (
     lambda name, i: ("run_command", {"command": f"pytest tests/{name}/test_part{i}.py -q"}),
     lambda name, i: ("write_file", {"path": f"src/{name}/part{i}.py", "content": f"RATE = {i}\n"}),
 )
-_WORDS = (
-    "tax rate table order line total sum customer address invoice date round half even country export import "
-    "check value test field column index query limit offset store cart price net gross"
-).split()  # noqa: SIM905 (one name a line would hide the rest)
+_WORDS = [
+    "tax", "rate", "table", "order", "line", "total", "sum", "customer", "address", "invoice", "date",
+    "round", "half", "even", "country", "export", "import", "check", "value", "test", "field", "column",
+    "index", "query", "limit", "offset", "store", "cart", "price", "net", "gross"
+]  # fmt: skip
 
 
 def marks(body: bytes | str) -> set[str]:
