@@ -14,6 +14,7 @@ from starlette.applications import Starlette
 from proxy.app import Proxy, make_app
 from proxy.config import Config
 from proxy.core.messages import Conversation
+from proxy.discovery import Found
 from proxy.errors import ConfigError
 from proxy.events import log_to
 from proxy.looking import budget_for
@@ -22,6 +23,11 @@ from proxy.looking import budget_for
 _DRAIN_SECONDS = 30
 # Agents keep their connections while tools run.
 _KEEPALIVE_SECONDS = 75
+# A person who starts the server next should soon see it found.
+_LOOK_AGAIN_SECONDS = 1.0
+_PATIENCE_SECONDS = 5.0
+# What ends by itself within this is not worth a word.
+_STOPS_SOON_SECONDS = 0.5
 
 
 def server_config(app: Starlette, *, host: str = "127.0.0.1", port: int = 0) -> uvicorn.Config:
@@ -61,7 +67,18 @@ class _Server(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self.config.app.state.proxy.status.close()  # type: ignore[union-attr]
+        telling = asyncio.ensure_future(self._tell_of_waiting())
         await super().shutdown(sockets)
+        telling.cancel()
+
+    async def _tell_of_waiting(self) -> None:
+        """Whoever pressed Ctrl-C would take the silence for a hang."""
+        await asyncio.sleep(_STOPS_SOON_SECONDS)
+        if self.server_state.tasks:
+            _say(
+                f"stopping: open answers have up to {_DRAIN_SECONDS} seconds to end; "
+                "Ctrl-C cuts them off at once"
+            )
 
 
 async def _serve(server: uvicorn.Server, proxy: Proxy, listening: socket.socket) -> None:
@@ -78,28 +95,43 @@ async def _tell(proxy: Proxy, address: tuple[str, int]) -> None:
     host, port = address[:2]
     host = f"[{host}]" if ":" in host else host
     here = "127.0.0.1" if host in ("0.0.0.0", "[::]") else host
-    print(f"compaction-proxy listens on http://{host}:{port}", file=sys.stderr)
-    print(f"point your agent here: base_url = http://{here}:{port}/v1", file=sys.stderr, flush=True)
-    found = await proxy.windows.of("", ())
+    _say(f"compaction-proxy listens on http://{host}:{port}")
+    _say(f"point your agent here: base_url = http://{here}:{port}/v1")
+    found = await _find(proxy)
     empty = Conversation(messages=(), brief_end=0, turns=())
     budget = budget_for(proxy.config.context, empty, found)
     slots = f", {found.slots} slots" if found.slots and found.slots > 1 else ", 1 slot" if found.slots else ""
     if budget is None:
-        print(
+        _say(
             f"upstream {proxy.upstream.target.root}: {found.kind.value}, window not known: nothing is "
-            "compacted until an overflow tells it, or `context.window` is set",
-            file=sys.stderr,
-            flush=True,
+            "compacted until an overflow tells it, or `context.window` is set"
         )
         return
     at = int(budget.compact_at * budget.limit)
-    print(
+    _say(
         f"upstream {proxy.upstream.target.root}: {found.kind.value}, window {found.window} "
         f"({found.window_source}){slots}; prompts may take {budget.limit}, compaction above {at}"
-        + ("" if budget.compact_at else " (switched off)"),
-        file=sys.stderr,
-        flush=True,
+        + ("" if budget.compact_at else " (switched off)")
     )
+
+
+async def _find(proxy: Proxy) -> Found:
+    """What the upstream is, once it answers: it may be started after the proxy."""
+    told = ""
+    while True:
+        state = await proxy.upstream_state(_PATIENCE_SECONDS)
+        # A request may have asked before, in vain; that is kept for a while.
+        if state == "ok" and (found := await proxy.windows.of("", ())).answered:
+            return found
+        line = "is loading its model" if state == "loading" else "does not answer"
+        if line != told:
+            _say(f"upstream {proxy.upstream.target.root}: {line}; waiting for it")
+        told = line
+        await asyncio.sleep(_LOOK_AGAIN_SECONDS)
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
 
 
 def listen(config: Config) -> socket.socket:

@@ -16,18 +16,34 @@ from proxy.config import Config, ServerConfig
 from proxy.errors import ConfigError
 from proxy.serve import listen
 from tests.support import wire_bytes
-from tests.support.fronted import BODY, CHAT, saying
-from tests.support.raw_client import ask
-from tests.support.raw_upstream import RawUpstream
+from tests.support.fronted import BODY, CHAT, STREAMED, playing, saying
+from tests.support.raw_client import RawRequest, ask
+from tests.support.raw_upstream import RawUpstream, Reset, Send, Stall, Step
+from tests.support.recorded import Recorded
 from tests.support.scripted import ScriptedUpstream
 
 _LISTENS = re.compile(r"compaction-proxy listens on (http://\S+)")
 
 
+class Said(list[str]):
+    """The lines that a process has written to standard error, as far as they were read."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        super().__init__()
+        self.process = process
+
+    async def until(self, beginning: str) -> None:
+        """Read up to a line with that *beginning*."""
+        assert self.process.stderr is not None
+        while not self or not self[-1].startswith(beginning):
+            self.append((await self.process.stderr.readline()).decode())
+            assert self[-1], f"it ended: {self}"
+
+
 @contextlib.asynccontextmanager
 async def served(
     *arguments: str, until: str = "point your agent", **environ: str
-) -> AsyncIterator[tuple[str, list[str]]]:
+) -> AsyncIterator[tuple[str, Said]]:
     """
     The URL of a proxy process, and the lines that it wrote, complete once the block has ended.
 
@@ -40,17 +56,16 @@ async def served(
         stderr=asyncio.subprocess.PIPE,
     )  # fmt: skip
     assert process.stderr is not None
-    lines: list[str] = []
-    url = ""
+    lines = Said(process)
     try:
-        while not lines or not lines[-1].startswith(until):
-            lines.append((await process.stderr.readline()).decode())
-            assert lines[-1], f"it ended: {lines}"
-            listens = _LISTENS.match(lines[-1])
-            url = listens[1] if listens else url
-        yield url, lines
+        await lines.until("compaction-proxy listens on ")
+        listens = _LISTENS.match(lines[-1])
+        assert listens
+        await lines.until(until)
+        yield listens[1], lines
     finally:
-        process.send_signal(signal.SIGTERM)
+        if process.returncode is None:
+            process.send_signal(signal.SIGTERM)
         lines += (await process.stderr.read()).decode().splitlines(keepends=True)
         await process.wait()
 
@@ -116,9 +131,59 @@ async def test_a_person_is_told_where_it_listens_and_what_was_found() -> None:
 
 
 async def test_a_window_that_nobody_tells_is_told_as_such() -> None:
-    async with served("--upstream", wire_bytes.closed_port(), until="upstream ") as (_, lines):
+    async with (
+        saying().running() as upstream,
+        served("--upstream", upstream.url, until="upstream ") as (_, lines),
+    ):
         pass
     assert "window not known" in lines[2] and "`context.window`" in lines[2]
+
+
+async def test_an_upstream_that_is_started_later_is_told_when_it_answers() -> None:
+    is_up = False
+
+    def script(request: Recorded) -> list[Step] | None:
+        return None if is_up else [Reset()]
+
+    async with (
+        ScriptedUpstream(window=8192, slots=1).running() as server,
+        RawUpstream(script=script, behind=server.url).running() as upstream,
+        served("--upstream", upstream.url, until="upstream ") as (_, lines),
+    ):
+        is_up = True
+        await lines.until(f"upstream {upstream.url}: llama.cpp, window 8192 (")
+    assert lines[2] == f"upstream {upstream.url}: does not answer; waiting for it\n"
+    assert len(lines) == 4
+
+
+async def test_an_upstream_that_loads_is_told_as_such() -> None:
+    loading = [Send(wire_bytes.status(503))]
+    async with (
+        RawUpstream(script=lambda _: loading).running() as upstream,
+        served("--upstream", upstream.url, until="upstream ") as (_, lines),
+    ):
+        pass
+    assert lines[2:] == [f"upstream {upstream.url}: is loading its model; waiting for it\n"]
+
+
+async def test_a_stop_that_waits_for_open_answers_says_so_and_a_second_one_cuts_them_off() -> None:
+    begun: list[Step] = [
+        Send(wire_bytes.response(b"data: 1\n\n", length=99, content_type="text/event-stream")),
+        Stall(),
+    ]
+    async with (
+        playing(lambda _: begun).running() as upstream,
+        served("--upstream", upstream.url, until="upstream ") as (url, lines),
+        RawRequest(url, CHAT, body=STREAMED) as request,
+    ):
+        await request.answer()
+        lines.process.send_signal(signal.SIGINT)
+        await lines.until("stopping: ")
+        lines.process.send_signal(signal.SIGINT)
+        assert await lines.process.wait() == 130
+    assert lines[3:] == [
+        "stopping: open answers have up to 30 seconds to end; Ctrl-C cuts them off at once\n"
+    ]
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "[::1]"])
