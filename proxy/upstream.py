@@ -7,6 +7,7 @@ connecting and one on silence, none on the whole. The transport is httpx-aiohttp
 without httpx's client: its own interface is the one that relays chunks as they come.
 """
 
+import os
 from collections.abc import AsyncIterator, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -259,9 +260,19 @@ def _said(error: Exception, where: str) -> UpstreamUnreachable | UpstreamStalled
         )
     # aiohttp quotes the bytes that it could not read, and they may be of a conversation.
     is_garbled = isinstance(cause, aiohttp.ClientResponseError | aiohttp.http_exceptions.HttpProcessingError)
-    reason = "what it sent is no HTTP" if is_garbled else str(cause) or type(cause).__name__
+    reason = "what it sent is no HTTP" if is_garbled else _reason(cause)
     return UpstreamUnreachable(
         f"the upstream went away {where} ({reason}); start it again, or check `upstream.url`"
         if where.startswith("in ")
         else f"no answer from the upstream {where} ({reason}); is it running, and is `upstream.url` right?"
     )
+
+
+def _reason(cause: BaseException) -> str:
+    # aiohttp's own words tell of its settings for TLS, and hide "connection refused".
+    if isinstance(cause, aiohttp.ClientConnectorError) and not isinstance(cause, aiohttp.ClientSSLError):
+        number, said = cause.os_error.errno, cause.os_error.strerror
+        reason = os.strerror(number) if number is not None and number > 0 else said
+        if reason:
+            return reason[0].lower() + reason[1:]
+    return str(cause) or type(cause).__name__

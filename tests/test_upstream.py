@@ -38,8 +38,10 @@ async def test_an_upstream_that_is_not_there_is_a_502_with_the_remedy(path: str)
         status, error = await error_of(url, path)
     assert (status, error["code"], error["type"]) == (502, "upstream_unreachable", "server_error")
     said = str(error["message"])
-    assert said.startswith(f"no answer from the upstream at {closed} (")
-    assert said.endswith("; is it running, and is `upstream.url` right?")
+    assert said == (
+        f"no answer from the upstream at {closed} (connection refused); "
+        "is it running, and is `upstream.url` right?"
+    )
 
 
 @BOTH
