@@ -116,7 +116,8 @@ class Number(Rule):
         )
 
     def hint(self, value: object) -> str:
-        if self.most == 1 and isinstance(value, int | float) and 1 < value <= 100:
+        # Below 2 it is more likely a slip than a percentage.
+        if self.most == 1 and isinstance(value, int | float) and 2 <= value <= 100:
             return f"it is a share: {value / 100:g} for {value:g} percent"
         return ""
 

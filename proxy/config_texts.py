@@ -17,7 +17,7 @@ def url_problem(text: str) -> str | None:
     if not text.isascii() or not text.isprintable() or " " in text:
         return "write it in ASCII, without spaces"
     if "://" not in text:
-        return "begin it with http:// or https://, as in http://127.0.0.1:8080"
+        return f"begin it with http:// or https://, as in http://{text.lstrip('/')}"
     try:
         parts = urlsplit(text)
         host, port = parts.hostname, parts.port

@@ -123,7 +123,7 @@ def test_all_faults_of_all_sources_come_at_once_in_the_order_of_the_file(tmp_pat
         "F, line 3: context.compact_at is 60, expected a number from 0, up to 1; it is "
         "a share: 0.6 for 60 percent",
         'F, line 6: upstream.url is "localhost:8080", expected an http:// or https:// address; '
-        "begin it with http:// or https://, as in http://127.0.0.1:8080",
+        "begin it with http:// or https://, as in http://localhost:8080",
         'F, line 8: there is no table "contxt"; did you mean [context]?',
         'COMPACTION_PROXY_STORE_KIND in the environment: store.kind is "sqlit", expected one of "sqlite", '
         '"memory"; did you mean "sqlite"?',
