@@ -117,16 +117,16 @@ async def _tell(proxy: Proxy, address: tuple[str, int]) -> None:
 
 async def _find(proxy: Proxy) -> Found:
     """What the upstream is, once it answers: it may be started after the proxy."""
-    told = ""
+    told: set[str] = set()
     while True:
         state = await proxy.upstream_state(_PATIENCE_SECONDS)
         # A request may have asked before, in vain; that is kept for a while.
         if state == "ok" and (found := await proxy.windows.of("", ())).answered:
             return found
-        line = "is loading its model" if state == "loading" else "does not answer"
-        if line != told:
-            _say(f"upstream {proxy.upstream.target.root}: {line}; waiting for it")
-        told = line
+        why = {"ok": "it does not say what it is", "loading": "it is loading its model"}.get(state, state)
+        if why not in told:
+            _say(f"upstream not ready yet: {why}")
+        told.add(why)
         await asyncio.sleep(_LOOK_AGAIN_SECONDS)
 
 
