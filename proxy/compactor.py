@@ -16,7 +16,6 @@ from proxy.config import ContextConfig
 from proxy.core.budget import Budget
 from proxy.core.digests import chain, scope
 from proxy.core.overflow import MOST_WINDOW, Overflow
-from proxy.core.trim import Trim, aim_of, trim
 from proxy.dialects.base import Usage
 from proxy.discovery import Found
 from proxy.errors import NotUnderstood
@@ -27,12 +26,11 @@ from proxy.noting import Noting
 from proxy.rewrites import Past, Rewrites
 from proxy.sizing import Sizing
 from proxy.stores.base import Store
+from proxy.trimming import Trimming
 from proxy.turnstile import Turnstile
 from proxy.upstream import Upstream
 from proxy.windows import Windows
 
-# Where tools and brief leave no more, an answer after an overflow gets this part of the window.
-_LAST_RESERVE_DIVISOR = 16
 # After an overflow answer without numbers this share of what did not fit is tried.
 _BLIND_SHARE = 0.8
 
@@ -100,6 +98,14 @@ class Compactor:
             metrics=metrics,
             board=board,
         )
+        self._trimming = Trimming(
+            config,
+            looking=self._looking,
+            rewrites=self._rewrites,
+            metrics=metrics,
+            board=board,
+            block=self._compaction.block,
+        )
 
     async def prepare(
         self,
@@ -142,7 +148,7 @@ class Compactor:
             made = await self._compaction.run(terms, past, look, on_notes)
             if made.rewrite != past.rewrite:
                 look = await self._looking.look(asked, conversation, made.rewrite, found, budget)
-        trimmed = None if budget.fits(look.total) else await self._trim(terms, look)
+        trimmed = None if budget.fits(look.total) else await self._trimming.trim(terms, look)
         return self._prepared(terms, trimmed or look, made, is_trimmed=trimmed is not None)
 
     async def shown(self, asked: Asked) -> Prepared:
@@ -219,67 +225,6 @@ class Compactor:
         anything = Budget(window=MOST_WINDOW, reserve=0)
         look = await self._looking.look(asked, asked.parsed.conversation, None, found, anything)
         return look.total
-
-    def _cut(self, terms: Terms, look: Look, budget: Budget) -> Trim | None:
-        sizes = look.measured.sizes
-        return trim(
-            look.conversation,
-            look.rewrite,
-            sizes,
-            aim=aim_of(look.conversation, sizes, budget, share=self._config.trim_to),
-            limit=budget.limit,
-            keep_chars=self._config.trim_chars,
-            count=terms.count,
-            block=lambda replaced: self._compaction.block(terms, look, replaced),
-        )
-
-    async def _trim(self, terms: Terms, look: Look) -> Look | None:
-        """The view cut down to the budget and stored; None where that cannot be."""
-        conversation, budget = look.conversation, terms.budget
-        model = self._metrics.model(conversation.model)
-        trimmed = self._cut(terms, look, budget)
-        if trimmed is None and terms.trigger is Trigger.OVERFLOW and not terms.found.enforces_limit:
-            # It was refused as it was: little room for an answer is better than none.
-            budget = replace(budget, reserve=min(budget.reserve, budget.window // _LAST_RESERVE_DIVISOR))
-            trimmed = self._cut(terms, look, budget)
-        if trimmed is None:
-            self._metrics.over_budget.labels(model).inc()
-            emit(
-                "context.over_budget",
-                conversation=terms.conversation_id,
-                model=conversation.model,
-                tokens=look.total,
-                budget=budget.limit,
-                brief_and_tools=look.measured.sizes.fixed,
-                why="tools, brief and newest turn leave nothing that may be cut; the upstream decides",
-            )
-            return None
-        stored = await self._rewrites.keep(terms.digests, conversation, trimmed.rewrite)
-        after = await self._looking.look(terms.asked, conversation, stored, terms.found, budget)
-        if stored != trimmed.rewrite and not budget.fits(after.total):
-            # What was stored first was made for a larger window.
-            after = await self._looking.look(terms.asked, conversation, trimmed.rewrite, terms.found, budget)
-        self._board.trimmed(
-            terms.conversation_id,
-            model=conversation.model,
-            before=look.total,
-            after=after.total,
-            cut=", ".join(what.value for what in trimmed.what),
-        )
-        emit(
-            "context.trimmed",
-            conversation=terms.conversation_id,
-            model=conversation.model,
-            what=[what.value for what in trimmed.what],
-            messages=trimmed.messages,
-            tokens_before=look.total,
-            tokens_after=after.total,
-        )
-        for what in trimmed.what:
-            self._metrics.trimmed.labels(model, what.value).inc()
-        self._metrics.trim_before.labels(model).observe(look.total)
-        self._metrics.trim_after.labels(model).observe(after.total)
-        return after
 
     def _prepared(self, terms: Terms, look: Look, made: Made, *, is_trimmed: bool) -> Prepared:
         body: bytes | None = None

@@ -53,7 +53,7 @@ ROWS: tuple[tuple[str, ...], ...] = (
     # A view and its size, then notes, then a compaction.
     ("proxy/looking.py",),
     ("proxy/noting.py",),
-    ("proxy/compaction.py",),
+    ("proxy/compaction.py", "proxy/trimming.py"),
     # Where core meets them all.
     ("proxy/compactor.py", "proxy/compactor_*.py"),
     # The client's side, then one exchange, then the server.

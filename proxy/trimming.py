@@ -1,0 +1,113 @@
+"""
+Cut a view down to the budget where nothing else brought it there, and store the cut.
+
+What is cut is decided by `core.trim`; here it is kept, so that it rests, and told.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from proxy.asked import Trigger
+from proxy.board import Board
+from proxy.config import ContextConfig
+from proxy.core.budget import Budget
+from proxy.core.trim import Trim, aim_of, trim
+from proxy.events import emit
+from proxy.looking import Look, Looking, Terms
+from proxy.metrics import Metrics
+from proxy.rewrites import Rewrites
+
+# Where tools and brief leave no more, an answer after an overflow gets this part of the window.
+_LAST_RESERVE_DIVISOR = 16
+
+
+class Trimming:
+    """
+    Trims views. For one event loop.
+
+    Args:
+        config: The table `[context]`.
+        looking: Measures what comes of it.
+        rewrites: Where it is kept.
+        metrics: Counts it.
+        board: Told of it.
+        block: The block for a number of replaced messages, with the notes that there are.
+    """
+
+    def __init__(
+        self,
+        config: ContextConfig,
+        *,
+        looking: Looking,
+        rewrites: Rewrites,
+        metrics: Metrics,
+        board: Board,
+        block: Callable[[Terms, Look, int], str],
+    ) -> None:
+        self._config = config
+        self._looking = looking
+        self._rewrites = rewrites
+        self._metrics = metrics
+        self._board = board
+        self._block = block
+
+    async def trim(self, terms: Terms, look: Look) -> Look | None:
+        """The view cut down to the budget and stored; None where that cannot be."""
+        conversation, budget = look.conversation, terms.budget
+        model = self._metrics.model(conversation.model)
+        trimmed = self._cut(terms, look, budget)
+        if trimmed is None and terms.trigger is Trigger.OVERFLOW and not terms.found.enforces_limit:
+            # It was refused as it was: little room for an answer is better than none.
+            budget = replace(budget, reserve=min(budget.reserve, budget.window // _LAST_RESERVE_DIVISOR))
+            trimmed = self._cut(terms, look, budget)
+        if trimmed is None:
+            self._metrics.over_budget.labels(model).inc()
+            emit(
+                "context.over_budget",
+                conversation=terms.conversation_id,
+                model=conversation.model,
+                tokens=look.total,
+                budget=budget.limit,
+                brief_and_tools=look.measured.sizes.fixed,
+                why="tools, brief and newest turn leave nothing that may be cut; the upstream decides",
+            )
+            return None
+        stored = await self._rewrites.keep(terms.digests, conversation, trimmed.rewrite)
+        after = await self._looking.look(terms.asked, conversation, stored, terms.found, budget)
+        if stored != trimmed.rewrite and not budget.fits(after.total):
+            # What was stored first was made for a larger window.
+            after = await self._looking.look(terms.asked, conversation, trimmed.rewrite, terms.found, budget)
+        self._board.trimmed(
+            terms.conversation_id,
+            model=conversation.model,
+            before=look.total,
+            after=after.total,
+            cut=", ".join(what.value for what in trimmed.what),
+        )
+        emit(
+            "context.trimmed",
+            conversation=terms.conversation_id,
+            model=conversation.model,
+            what=[what.value for what in trimmed.what],
+            messages=trimmed.messages,
+            tokens_before=look.total,
+            tokens_after=after.total,
+        )
+        for what in trimmed.what:
+            self._metrics.trimmed.labels(model, what.value).inc()
+        self._metrics.trim_before.labels(model).observe(look.total)
+        self._metrics.trim_after.labels(model).observe(after.total)
+        return after
+
+    def _cut(self, terms: Terms, look: Look, budget: Budget) -> Trim | None:
+        sizes = look.measured.sizes
+        return trim(
+            look.conversation,
+            look.rewrite,
+            sizes,
+            aim=aim_of(look.conversation, sizes, budget, share=self._config.trim_to),
+            limit=budget.limit,
+            keep_chars=self._config.trim_chars,
+            count=terms.count,
+            block=lambda replaced: self._block(terms, look, replaced),
+        )
