@@ -34,6 +34,7 @@ from proxy.metrics import Metrics
 from proxy.noting import Noting, Refused
 from proxy.rewrites import Past, Rewrites
 from proxy.sharing import Shared
+from proxy.windows import Windows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,11 +46,13 @@ class Made:
         rewrite: How the history is shown now.
         compacted: Whether notes were made.
         failed: Whether notes were tried and came to nothing.
+        is_outdated: The window is smaller than was known: it is all to be decided again.
     """
 
     rewrite: Rewrite | None
     compacted: bool = False
     failed: bool = False
+    is_outdated: bool = False
 
 
 class Compaction:
@@ -62,6 +65,7 @@ class Compaction:
         looking: Looking,
         noting: Noting,
         rewrites: Rewrites,
+        windows: Windows,
         metrics: Metrics,
         board: Board,
     ) -> None:
@@ -69,6 +73,7 @@ class Compaction:
         self._looking = looking
         self._noting = noting
         self._rewrites = rewrites
+        self._windows = windows
         self._metrics = metrics
         self._board = board
         self._making: Shared[Made] = Shared()
@@ -166,7 +171,7 @@ class Compaction:
                     resumed, part, last_turn_start(whole, upto), is_step=True
                 )
                 if isinstance(rewrite, Refused):
-                    return await self._gave_up(terms, past, made, look, rewrite.reason)
+                    return await self._refused(terms, past, made, look, rewrite)
                 if look.rewrite and rewrite.replaced <= look.rewrite.replaced:
                     # An older compaction was stored here first: the same step would follow for ever.
                     return made
@@ -181,7 +186,7 @@ class Compaction:
                 noted = await self._before_prefill(terms, look)
                 rewrite = await self._noting.compact(terms, noted, decision.replaced, is_step=False)
                 if isinstance(rewrite, Refused):
-                    return await self._gave_up(terms, past, made, look, rewrite.reason)
+                    return await self._refused(terms, past, made, look, rewrite)
                 made = Made(rewrite=rewrite, compacted=True)
             return made
         except asyncio.CancelledError:
@@ -227,6 +232,15 @@ class Compaction:
         if trimmed is None:
             return None
         return await self._looking.look(asked, conversation, trimmed.rewrite, found, budget)
+
+    async def _refused(self, terms: Terms, past: Past, made: Made, look: Look, refused: Refused) -> Made:
+        """A failure, unless it teaches that the server was started again with a smaller window."""
+        model, known = look.conversation.model, terms.found.window
+        if refused.overflow is not None and known is not None:
+            found = await self._windows.learn(model, refused.overflow, terms.asked.headers, None)
+            if found.window is not None and found.window < known:
+                return replace(made, is_outdated=True)
+        return await self._gave_up(terms, past, made, look, refused.reason)
 
     async def _gave_up(self, terms: Terms, past: Past, made: Made, look: Look, reason: Reason) -> Made:
         conversation = terms.asked.parsed.conversation

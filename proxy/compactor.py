@@ -95,6 +95,7 @@ class Compactor:
             looking=self._looking,
             noting=noting,
             rewrites=self._rewrites,
+            windows=windows,
             metrics=metrics,
             board=board,
         )
@@ -132,7 +133,13 @@ class Compactor:
             return Prepared(body=None, outcome=Outcome.NONE, model=asked.parsed.conversation.model)
 
     async def _prepare(
-        self, asked: Asked, on_notes: Callable[[], None], overflow: Overflow | None, *, may_compact: bool
+        self,
+        asked: Asked,
+        on_notes: Callable[[], None],
+        overflow: Overflow | None,
+        *,
+        may_compact: bool,
+        is_again: bool = False,
     ) -> Prepared:
         begun = await self._begin(asked)
         if begun is None:
@@ -146,6 +153,8 @@ class Compactor:
         made = Made(rewrite=past.rewrite)
         if may_compact and budget.compact_at and (overflow or budget.is_over(look.total)):
             made = await self._compaction.run(terms, past, look, on_notes)
+            if made.is_outdated and not is_again:
+                return await self._prepare(asked, on_notes, overflow, may_compact=may_compact, is_again=True)
             if made.rewrite != past.rewrite:
                 look = await self._looking.look(asked, conversation, made.rewrite, found, budget)
         trimmed = None if budget.fits(look.total) else await self._trimming.trim(terms, look)

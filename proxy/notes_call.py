@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from proxy.core.notes import Accepted, Reason, Rejected, judge
-from proxy.core.overflow import read_overflow
+from proxy.core.overflow import Overflow, read_overflow
 from proxy.dialects.base import Dialect, Piece, Usage
 from proxy.dialects.sse import Event, Events
 from proxy.encodings import decoded
@@ -40,11 +40,13 @@ class NotesAnswer:
         verdict: Notes that may be used, or why there are none.
         usage: What the upstream reports of it, or None.
         status: HTTP status, 0 where there was none.
+        overflow: What it says of the window, where the request was too long for it.
     """
 
     verdict: Accepted | Rejected
     usage: Usage | None = None
     status: int = 0
+    overflow: Overflow | None = None
 
 
 @dataclass(slots=True)
@@ -156,10 +158,7 @@ async def _read(
     earlier: str,
 ) -> NotesAnswer:
     if response.status != _OK:
-        refused = await _whole(response)
-        is_overflow = read_overflow(response.status, refused) is not None
-        reason = Reason.OVERFLOW if is_overflow else Reason.HTTP_ERROR
-        return NotesAnswer(verdict=Rejected(reason), status=response.status)
+        return _refused(response.status, read_overflow(response.status, await _whole(response)))
     heard = _Heard([])
     usage: Usage | None
     if "event-stream" in response.header("content-type").lower():
@@ -170,9 +169,7 @@ async def _read(
         usage = dialect.read_usage(b"", whole, is_stream=False)
     if heard.error:
         # It is the error by itself, as the body of a refusal would be.
-        is_overflow = read_overflow(400, heard.error.encode()) is not None
-        reason = Reason.OVERFLOW if is_overflow else Reason.HTTP_ERROR
-        return NotesAnswer(verdict=Rejected(reason), usage=usage, status=response.status)
+        return _refused(response.status, read_overflow(400, heard.error.encode()), usage)
     text = "".join(heard.text)
     # A stream that just ends was cut off somewhere: what it brought may do, as after a limit.
     cut = heard.finish in ("length", "") and not heard.is_endless
@@ -188,6 +185,11 @@ async def _read(
         earlier=earlier,
     )
     return NotesAnswer(verdict=verdict, usage=usage, status=response.status)
+
+
+def _refused(status: int, overflow: Overflow | None, usage: Usage | None = None) -> NotesAnswer:
+    reason = Reason.OVERFLOW if overflow else Reason.HTTP_ERROR
+    return NotesAnswer(verdict=Rejected(reason), usage=usage, status=status, overflow=overflow)
 
 
 async def _listen(

@@ -18,6 +18,7 @@ from proxy.core.claims import are_many, lacks_references, mark_unverified, unsup
 from proxy.core.evidence import evidence_of, spoken_texts
 from proxy.core.language import detect_language
 from proxy.core.notes import RETRY_COPY, Flag, Reason, Rejected, instruct
+from proxy.core.overflow import Overflow
 from proxy.core.plan import next_turn_end
 from proxy.core.rewrite import Rewrite
 from proxy.core.said import said_by_user
@@ -42,9 +43,10 @@ _RETRY_CLAIMS = (
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """There are no notes."""
+    """There are no notes; `overflow` says what that teaches of the window, if anything."""
 
     reason: Reason
+    overflow: Overflow | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,7 +130,7 @@ class Noting:
                 answer, invented = again, still
         verdict = answer.verdict
         if isinstance(verdict, Rejected):
-            return Refused(verdict.reason)
+            return Refused(verdict.reason, answer.overflow)
         flags = list(verdict.flags)
         notes = quote_speech(verdict.notes)
         if invented:
@@ -163,21 +165,24 @@ class Noting:
         except NotUnderstood:
             return NotesAnswer(verdict=Rejected(Reason.NOT_RENDERED))
         replaced = conversation.messages[conversation.brief_end :]
-        is_single = terms.found.slots == 1
-        async with self._turnstile.alone() if is_single else nullcontext():
-            answer = await ask_for_notes(
-                self._upstream,
-                asked.dialect,
-                url=asked.url,
-                headers=[*asked.headers, ("content-type", "application/json")],
-                body=body,
-                room=notes_max,
-                limit=how.limit,
-                count=terms.count,
-                sources=[text for text in spoken_texts(replaced) if text],
-                earlier=look.rewrite.notes if look.rewrite else "",
-                idle_timeout_seconds=self._config.notes_idle_timeout_seconds,
-            )
+        # Where others filled a shared pool together with it, it is asked again alone.
+        for alone in (True,) if terms.found.slots == 1 else (False, True):
+            async with self._turnstile.alone() if alone else nullcontext():
+                answer = await ask_for_notes(
+                    self._upstream,
+                    asked.dialect,
+                    url=asked.url,
+                    headers=[*asked.headers, ("content-type", "application/json")],
+                    body=body,
+                    room=notes_max,
+                    limit=how.limit,
+                    count=terms.count,
+                    sources=[text for text in spoken_texts(replaced) if text],
+                    earlier=look.rewrite.notes if look.rewrite else "",
+                    idle_timeout_seconds=self._config.notes_idle_timeout_seconds,
+                )
+            if answer.overflow is None or not answer.overflow.pool_full:
+                break
         if answer.usage:
             self._metrics.noted(self._metrics.model(conversation.model), answer.usage)
         return answer
