@@ -1,0 +1,1 @@
+"""Agents as they are shipped, run through the proxy."""
