@@ -1,11 +1,21 @@
 """Run every async test on asyncio, the loop that the proxy is served with; share one model server."""
 
+import signal
+import threading
 from collections.abc import Iterator
 from inspect import iscoroutinefunction
 
 import pytest
 
 from tests.support.llama import Llama, llama
+
+# Started in the background, a shell has its children ignore Ctrl-C, and theirs after them: what is
+# tested of it would never end.
+if (
+    signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    and threading.current_thread() is threading.main_thread()
+):
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
