@@ -161,6 +161,7 @@ class Compaction:
     async def _make(self, terms: Terms, past: Past, look: Look) -> Made:
         made = Made(rewrite=look.rewrite)
         whole = look.conversation
+        steps = 0
         try:
             while (upto := await asyncio.to_thread(self._next_step, terms, look)) is not None:
                 part = await self._part(terms, look, upto)
@@ -176,10 +177,12 @@ class Compaction:
                     # An older compaction was stored here first: the same step would follow for ever.
                     return made
                 made = Made(rewrite=rewrite, compacted=True)
+                steps += 1
                 look = await self._looking.look(terms.asked, whole, rewrite, terms.found, terms.budget)
-            # Steps and what follows them are one compaction: the next request should find a view
-            # that rests, and not rewrite the prefix once more.
-            if look.total > terms.notes_room or (made.compacted and terms.budget.will_rest(look.total)):
+            # Steps and what follows them are one compaction. After many the next request should find
+            # a view that rests; after one, the turn that was too large is not noted by itself.
+            rests = terms.budget.fits(look.total) if steps == 1 else terms.budget.will_rest(look.total)
+            if look.total > terms.notes_room or (made.compacted and rests):
                 return made
             decision = await asyncio.to_thread(self._decide, terms, look, forced=made.compacted)
             if isinstance(decision, Compact):
