@@ -56,7 +56,7 @@ def turns_of(window: int, llama: Llama) -> int:
     return turns[at]
 
 
-@pytest.fixture(scope="module", params=[4096], ids=["window 4096, streaming"])
+@pytest.fixture(scope="module", params=[4096, 8192], ids=["window 4096, streaming", "window 8192"])
 async def seen(
     request: pytest.FixtureRequest,
     tmp_path_factory: pytest.TempPathFactory,
