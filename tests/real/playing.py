@@ -2,6 +2,7 @@
 Play the recorded session through the proxy, as its agent would, and keep what each request cost.
 """
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -15,6 +16,8 @@ from tests.support.proxied import wire
 from tests.support.watched import Got, Watched
 
 SESSION = load_session()
+# Of what the short agent says and reads, and of each argument of its calls.
+_TEXT_CHARS, _ARGUMENT_CHARS = 300, 80
 # The base model writes to its limit and has no thoughts; a short instruction is soon processed. A
 # heartbeat would begin an answer before its headers are known.
 QUICK_NOTES: dict[str, Any] = {
@@ -100,3 +103,62 @@ def brief_and_last_turn(messages: list[dict[str, Any]]) -> tuple[list[dict[str, 
     """What stands before the first assistant message, and what begins with the last one."""
     at = [i for i, message in enumerate(messages) if message["role"] == "assistant"]
     return (messages[: at[0]], messages[at[-1] :]) if at else (messages, [])
+
+
+class ShortAgent:
+    """
+    The recorded session with its texts cut short, for windows of a thousand tokens.
+
+    In words that a person wrote the model goes on in lines and sentences, which is what notes must have.
+
+    Attributes:
+        messages: The history so far; ends as a request would.
+    """
+
+    def __init__(self, name: str) -> None:
+        rules, task = SESSION.messages[0]["content"], SESSION.messages[1]["content"]
+        self.messages: list[dict[str, Any]] = [
+            {"role": "system", "content": rules.split("\n")[0]},
+            {"role": "user", "content": f"I am {name}. {task[:_TEXT_CHARS]}"},
+        ]
+        self._turns = 0
+
+    def body(self, **members: Any) -> dict[str, Any]:
+        """The request for the next turn."""
+        return {"messages": list(self.messages), "model": "gemma", "max_tokens": 1, **SAMPLING, **members}
+
+    def step(self, turns: int = 1) -> "ShortAgent":
+        """The recorded model answered and its calls were carried out, so many times."""
+        for _ in range(turns):
+            self.messages += [_cut(message) for message in _SHORT_TURNS[self._turns]]
+            self._turns += 1
+        return self
+
+
+def _short_turns() -> list[tuple[dict[str, Any], ...]]:
+    """The recorded turns of one call, which are of about the same length when cut."""
+    turns = [SESSION.messages[start:end] for start, end in pairwise(SESSION.turns)]
+    return [turn for turn in turns if len(turn) == 2 and len(turn[1]["content"]) >= _TEXT_CHARS / 3]
+
+
+def _cut(message: dict[str, Any]) -> dict[str, Any]:
+    short = message | {"content": (message.get("content") or "")[:_TEXT_CHARS]}
+    if message.get("tool_calls"):
+        short["tool_calls"] = [
+            call
+            | {"function": call["function"] | {"arguments": _cut_arguments(call["function"]["arguments"])}}
+            for call in message["tool_calls"]
+        ]
+    return short
+
+
+def _cut_arguments(arguments: str) -> str:
+    values = {
+        name: value[:_ARGUMENT_CHARS]
+        for name, value in json.loads(arguments).items()
+        if isinstance(value, str)
+    }
+    return json.dumps(values)
+
+
+_SHORT_TURNS = _short_turns()
