@@ -179,9 +179,10 @@ class Compaction:
                 made = Made(rewrite=rewrite, compacted=True)
                 steps += 1
                 look = await self._looking.look(terms.asked, whole, rewrite, terms.found, terms.budget)
-            # Steps and what follows them are one compaction. After many the next request should find
-            # a view that rests; after one, the turn that was too large is not noted by itself.
-            rests = terms.budget.fits(look.total) if steps == 1 else terms.budget.will_rest(look.total)
+            # Steps and what follows them are one compaction, so that the next request finds a view
+            # that rests. But what the newest turn alone fills is not noted before the model saw it.
+            is_newest = steps == 1 and _is_newest_left(look)
+            rests = terms.budget.fits(look.total) if is_newest else terms.budget.will_rest(look.total)
             if look.total > terms.notes_room or (made.compacted and rests):
                 return made
             decision = await asyncio.to_thread(self._decide, terms, look, forced=made.compacted)
@@ -260,3 +261,9 @@ class Compaction:
         )
         self._metrics.failed.labels(self._metrics.model(conversation.model), reason.value).inc()
         return replace(made, failed=True)
+
+
+def _is_newest_left(look: Look) -> bool:
+    """Whether all turns but the newest are replaced."""
+    conversation, replaced = look.conversation, look.rewrite.replaced if look.rewrite else 0
+    return bool(conversation.turns) and conversation.turns[-1].start - conversation.brief_end <= replaced

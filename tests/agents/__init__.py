@@ -1,1 +1,0 @@
-"""Agents as they are shipped, run through the proxy."""
