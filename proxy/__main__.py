@@ -78,7 +78,7 @@ def _serve(arguments: argparse.Namespace, environ: Mapping[str, str]) -> int:
 
 
 def _check(arguments: argparse.Namespace, environ: Mapping[str, str]) -> int:
-    config = _config(arguments, environ, {"upstream.url": arguments.upstream})
+    config = _config(arguments, environ, {"upstream.url": arguments.upstream}, listens=False)
     if config is None:
         return WRONG_USE
     from proxy import check
@@ -91,9 +91,9 @@ def _replay(arguments: argparse.Namespace, environ: Mapping[str, str]) -> int:
 
     flags = {
         f"context.{key}": getattr(arguments, key)
-        for key in ("window", "compact_at", "compact_to", "compact_keep_turns")
+        for key in ("window", "compact_at", "compact_to", "compact_keep_turns", "strategy")
     }
-    config = load(arguments.config, environ, flags)
+    config = load(arguments.config, environ, flags, listens=False)
     from proxy import replay_lines
 
     return replay_lines.run(
@@ -118,12 +118,16 @@ def _demo(arguments: argparse.Namespace) -> int:
 
 
 def _config(
-    arguments: argparse.Namespace, environ: Mapping[str, str], flags: Mapping[str, object]
+    arguments: argparse.Namespace,
+    environ: Mapping[str, str],
+    flags: Mapping[str, object],
+    *,
+    listens: bool = True,
 ) -> "Config | None":
     """The configuration, or None where it names no upstream: that has been said then."""
     from proxy.config import load
 
-    config = load(arguments.config, environ, flags)
+    config = load(arguments.config, environ, flags, listens=listens)
     if config.upstream.url:
         return config
     print(NO_UPSTREAM, file=sys.stderr)
@@ -183,6 +187,7 @@ def _add_replay(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
     replay.add_argument(
         "--compact-keep-turns", type=_count, metavar="N", help="as in config.toml (default: 3)"
     )
+    replay.add_argument("--strategy", metavar="NAME", help="notes or mask-first, as in config.toml")
     replay.add_argument(
         "--output-limit", type=_count, metavar="N", help="of each request, instead of its own"
     )

@@ -16,7 +16,8 @@ from typing import Annotated, Literal, get_args, get_type_hints
 from urllib.parse import urlsplit
 
 from proxy import config_texts as texts
-from proxy.config_rules import Auto, Flag, Number, OneOf, Rule, Whole, Words
+from proxy.config_exposure import exposures
+from proxy.config_rules import Auto, Flag, Number, OneOf, Rule, Several, Whole, Words
 from proxy.config_sources import Gathered, Setting, gather
 from proxy.errors import ConfigError
 
@@ -24,6 +25,7 @@ UpstreamKind = Literal[
     "auto", "llama.cpp", "vllm", "sglang", "ollama", "lmstudio", "openai", "openrouter", "tgi", "other"
 ]
 StoreKind = Literal["sqlite", "memory"]
+Strategy = Literal["notes", "mask-first"]
 LogLevel = Literal["debug", "info", "warning", "error"]
 LogFormat = Literal["json", "text"]
 
@@ -55,9 +57,25 @@ A_DAY = 86400.0  # seconds; no wait that is meant is longer
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerConfig:
-    """Where the proxy itself listens, as host:port; port 0 takes any free one."""
+    """
+    Where the proxy itself listens, as host:port (port 0 takes any free one), and for whom.
+
+    `keys` are those of clients, `admin_keys` open the status page and the metrics; without either
+    everybody may come who can reach the address. Neither is ever shown.
+    """
 
     listen: Annotated[str, Words(what="host:port", problem=texts.listen_problem)] = "127.0.0.1:8400"
+    keys: Annotated[tuple[str, ...], Several(what="keys for clients", problem=texts.key_problem)] = field(
+        default=(), repr=False
+    )
+    admin_keys: Annotated[tuple[str, ...], Several(what="keys for people", problem=texts.key_problem)] = (
+        field(default=(), repr=False)
+    )
+    open: Annotated[bool, Flag()] = False
+    allowed_hosts: Annotated[tuple[str, ...], Several(what="names of hosts", problem=texts.host_problem)] = ()
+    allowed_origins: Annotated[
+        tuple[str, ...], Several(what="origins of web pages", problem=texts.origin_problem)
+    ] = ()
     max_body_bytes: Annotated[int, Whole(least=1)] = 64 * 1024 * 1024
 
     @property
@@ -95,6 +113,7 @@ class ContextConfig:
     compact_to: Annotated[float, Number(above=0)] = 0.25
     compact_keep_turns: Annotated[int, Whole(least=1)] = 3
     compact_min_gain: Annotated[float, Number()] = 0.15
+    strategy: Annotated[Strategy, OneOf(get_args(Strategy))] = "notes"
     notes_max_tokens: Annotated[int | Auto, Whole(least=64, auto=True)] = "auto"
     notes_reasoning_tokens: Annotated[int, Whole(least=0)] = 2048
     notes_instruction: Annotated[
@@ -167,7 +186,9 @@ class Config:
     status: StatusConfig = field(default_factory=StatusConfig)
 
 
-def load(path: Path | None, environ: Mapping[str, str], flags: Mapping[str, object]) -> Config:
+def load(
+    path: Path | None, environ: Mapping[str, str], flags: Mapping[str, object], *, listens: bool = True
+) -> Config:
     """
     The configuration that a command runs with.
 
@@ -175,6 +196,7 @@ def load(path: Path | None, environ: Mapping[str, str], flags: Mapping[str, obje
         path: The TOML file, or None for the defaults.
         environ: Environment variables, `COMPACTION_PROXY_<TABLE>_<KEY>`.
         flags: From the command line, by `table.key`; None for those not given.
+        listens: Whether the command listens; if not, it does not matter who could reach it.
 
     Raises:
         ConfigError: With every fault of every source, a line each.
@@ -182,7 +204,7 @@ def load(path: Path | None, environ: Mapping[str, str], flags: Mapping[str, obje
     gathered = gather(settings(), path, environ, flags)
     tables = get_type_hints(Config)
     config = Config(**{table: cls(**_of_table(gathered, table)) for table, cls in tables.items()})
-    faults = [*gathered.faults, *_contradictions(config, gathered, environ)]
+    faults = [*gathered.faults, *_contradictions(config, gathered, environ, listens=listens)]
     if faults:
         count = "1 fault" if len(faults) == 1 else f"{len(faults)} faults"
         raise ConfigError("\n  - ".join([f"{count} in the configuration; nothing was started:", *faults]))
@@ -206,7 +228,9 @@ def _of_table(gathered: Gathered, table: str) -> dict[str, object]:
     return {key: value for (of, key), value in gathered.values.items() if of == table}
 
 
-def _contradictions(config: Config, gathered: Gathered, environ: Mapping[str, str]) -> Iterator[str]:
+def _contradictions(
+    config: Config, gathered: Gathered, environ: Mapping[str, str], *, listens: bool
+) -> Iterator[str]:
     """What does not go together although each value fits; silent about values that do not fit."""
     context, upstream = config.context, config.upstream
 
@@ -244,6 +268,8 @@ def _contradictions(config: Config, gathered: Gathered, environ: Mapping[str, st
             f"{where('upstream', 'key_env')}: upstream.key_env names {named}, which is not set; "
             f"set it in the environment, or leave key_env out to pass on the client's key"
         )
+    if listens and not any(table == "server" for table, _ in gathered.faulty):
+        yield from exposures(config.server, shows_content=config.status.show_content, where=where)
     if upstream.url and _is_itself(upstream.url, config.server):
         yield (
             f"{where('upstream', 'url')}: upstream.url is {upstream.url}, where the proxy itself listens, "

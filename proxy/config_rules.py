@@ -187,6 +187,50 @@ class Words(Rule):
         return (self.problem(value) or "") if isinstance(value, str) else ""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Several(Rule):
+    """
+    A list of texts; in the environment they are parted by commas.
+
+    Attributes:
+        what: The end of the sentence "expected a list of ...".
+        problem: What is wrong with one of them, as a remedy; None where nothing is.
+
+    They are never shown: keys are such lists.
+    """
+
+    what: str
+    problem: Callable[[str], str | None]
+
+    @property
+    def expected(self) -> str:
+        return f"a list of {self.what}"
+
+    def accepts(self, value: object) -> bool:
+        return isinstance(value, list | tuple) and all(
+            isinstance(text, str) and self.problem(text) is None for text in value
+        )
+
+    def keep(self, value: object) -> object:
+        assert isinstance(value, list | tuple)
+        return tuple(dict.fromkeys(value))
+
+    def read(self, text: str) -> object:
+        return [part.strip() for part in text.split(",") if part.strip()]
+
+    def show(self, value: object) -> str:
+        if isinstance(value, list | tuple):
+            return f"a list of {len(value)}"
+        return f"a text of {len(value)} characters" if isinstance(value, str) else shown(value)
+
+    def hint(self, value: object) -> str:
+        if isinstance(value, str):
+            return "write it in brackets, as a list of one"
+        texts = [text for text in value if isinstance(text, str)] if isinstance(value, list | tuple) else []
+        remedies = [remedy for text in texts if (remedy := self.problem(text))]
+        return remedies[0] if remedies else "each of them is a text in quotes"
+
+
 def nearest(name: str, known: tuple[str, ...]) -> str | None:
     """The known name that looks most like *name*, whatever its case and its dashes."""
     close = difflib.get_close_matches(name.lower().replace("-", "_"), known, n=1)
@@ -207,6 +251,8 @@ def shown(value: object) -> str:
             return "a table"
         case list():
             return "a list"
+        case tuple():
+            return "a list" if value else "an empty list"
         case _:
             text = str(value)
     return text if len(text) <= LONGEST_SHOWN else text[: LONGEST_SHOWN - 3] + "..."

@@ -60,6 +60,40 @@ def variable_problem(text: str) -> str | None:
     return "not the key itself: put it into a variable, and the variable's name here"
 
 
+def key_problem(text: str) -> str | None:
+    """What keeps a text from being a key that a client sends in a header."""
+    if not text:
+        return "an empty key would let in everybody: leave it out"
+    # A comma parts keys in the environment, and would part them differently here.
+    if not re.fullmatch(r"[!-+\--~]+", text):
+        return (
+            "a key is of visible ASCII characters, without spaces and commas, as from: openssl rand -hex 32"
+        )
+    return None
+
+
+def host_problem(text: str) -> str | None:
+    """What keeps a text from being a name under which the proxy is reached; * is any."""
+    if text == "*":
+        return None
+    if "://" in text or "/" in text:
+        return "a name or address alone, as in proxy.example.org"
+    if re.fullmatch(r"\[?[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*\]?", text):
+        try:
+            ipaddress.IPv6Address(text.strip("[]"))
+        except ValueError:
+            return "an IPv6 address has no port here, as in ::1"
+        return None
+    return None if re.fullmatch(r"[A-Za-z0-9._-]+", text) else "leave out the port: every port will do"
+
+
+def origin_problem(text: str) -> str | None:
+    """What keeps a text from being the origin of a web page; * is any."""
+    if text == "*" or re.fullmatch(r"[A-Za-z][A-Za-z0-9+.-]*://[A-Za-z0-9._~\[\]:-]+", text):
+        return None
+    return "scheme, host and port as a browser sends them, as in http://localhost:3000, without a path"
+
+
 def path_problem(text: str) -> str | None:
     """What keeps a text from being the path of a file."""
     if not text.strip() or "\0" in text or text.endswith(("/", "\\")):

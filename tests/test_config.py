@@ -96,11 +96,15 @@ def test_the_command_line_wins_over_the_environment_and_that_over_the_file(
 
 def test_every_key_can_be_set_by_its_variable() -> None:
     environ = {
-        f"COMPACTION_PROXY_{table}_{key}".upper(): str(setting.default)
+        f"COMPACTION_PROXY_{table}_{key}".upper(): _as_variable(setting.default)
         for table, keys in known_settings().items()
         for key, setting in keys.items()
     }
     assert load(None, environ, {}) == Config()
+
+
+def _as_variable(default: object) -> str:
+    return ",".join(default) if isinstance(default, tuple) else str(default)
 
 
 def test_values_keep_their_types() -> None:
