@@ -211,25 +211,27 @@ class Exchange:
         size = sum(map(len, kept))
         head = b"".join(kept)[:HEAD_BYTES] if streams else b""
         waiting = self._heart.waiting if self._heart and self._heart.sent and streams else None
-        for chunk in beginning.held:
-            await self._pass_on(chunk, waiting)
-        async for chunk in beginning.rest:
-            await self._pass_on(chunk, waiting)
-            if asked is None or (not streams and size > keep):
-                continue
-            kept.append(chunk)
-            size += len(chunk)
-            if streams and size > 2 * keep:
-                kept[:] = [b"".join(kept)[-keep:]]
-                size = len(kept[0])
-        await client.end(waiting.end() if waiting else b"")
-        if waiting and waiting.renamed:
-            self._services.renamed.remember(*waiting.renamed)
-        if asked is not None and response.status == 200 and (streams or size <= keep):
-            try:
-                self._record(prepared, response, head, b"".join(kept), streams=streams)
-            except Exception:
-                log_fault("recording", self._services.metrics.faults.inc)
+        try:
+            for chunk in beginning.held:
+                await self._pass_on(chunk, waiting)
+            async for chunk in beginning.rest:
+                if asked is not None and (streams or size <= keep):
+                    kept.append(chunk)
+                    size += len(chunk)
+                    if streams and size > 2 * keep:
+                        kept[:] = [b"".join(kept)[-keep:]]
+                        size = len(kept[0])
+                await self._pass_on(chunk, waiting)
+            await client.end(waiting.end() if waiting else b"")
+        finally:
+            # Also where a client has all it wants, and leaves a stream that its server keeps open.
+            if waiting and waiting.renamed:
+                self._services.renamed.remember(*waiting.renamed)
+            if asked is not None and response.status == 200 and (streams or size <= keep):
+                try:
+                    self._record(prepared, response, head, b"".join(kept), streams=streams)
+                except Exception:
+                    log_fault("recording", self._services.metrics.faults.inc)
 
     async def _pass_on(self, chunk: bytes, waiting: Waiting | None) -> None:
         left = waiting.relay(chunk) if waiting else chunk
