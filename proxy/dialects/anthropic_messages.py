@@ -13,6 +13,7 @@ from typing import Any
 from proxy.core.messages import Conversation, Role, Shown, View, find_turns
 from proxy.dialects import anthropic_message
 from proxy.dialects.base import NotesFormat, Parsed, Piece, Usage, Waiting
+from proxy.dialects.prewarming import one_token
 from proxy.dialects.slices import Body, dump, put_together, take_apart
 from proxy.dialects.values import first_usage, last_usage, natural, objects, read_json, string, usage_of
 from proxy.dialects.waiting import Plain
@@ -86,6 +87,12 @@ class AnthropicMessages:
         marker = _marker(parsed, view)
         raws = [_raw(shown, marker) for shown in view]
         return put_together(parsed.body, {"messages": f"[{','.join(raws)}]"})
+
+    def render_prewarm(self, parsed: Parsed, view: View) -> bytes:
+        """See `Dialect.render_prewarm`."""
+        marker = _marker(parsed, view)
+        messages = f"[{','.join(_raw(shown, marker) for shown in view)}]"
+        return put_together(parsed.body, {"messages": messages, **one_token(parsed.body, ("max_tokens",))})
 
     def message_bytes(self, view: View) -> Sequence[bytes]:
         """See `Dialect.message_bytes`; markers do not count, so that they may move."""

@@ -134,6 +134,10 @@ class Dialect(Protocol):
         """The notes request over *view*, streamed; raises as `render` does."""
         ...
 
+    def render_prewarm(self, parsed: Parsed, view: View) -> bytes:
+        """The request over *view* for one token, not streamed; raises as `render` does."""
+        ...
+
     def message_bytes(self, view: View) -> Sequence[bytes]:
         """For every message of *view*, the bytes that stand for it in the body."""
         ...

@@ -12,6 +12,7 @@ from typing import Any
 from proxy.core.messages import Conversation, Role, Shown, View, find_turns
 from proxy.dialects import chat_message
 from proxy.dialects.base import NotesFormat, Parsed, Piece, Usage, Waiting
+from proxy.dialects.prewarming import one_token
 from proxy.dialects.slices import Body, Item, dump, put_together, take_apart
 from proxy.dialects.sse import last_data
 from proxy.dialects.waiting import Plain
@@ -69,6 +70,11 @@ class ChatCompletions:
         """See `Dialect.render`."""
         raws = [_raw(shown) for shown in view]
         return put_together(parsed.body, {"messages": f"[{','.join(raws)}]"})
+
+    def render_prewarm(self, parsed: Parsed, view: View) -> bytes:
+        """See `Dialect.render_prewarm`."""
+        messages = f"[{','.join(_raw(shown) for shown in view)}]"
+        return put_together(parsed.body, {"messages": messages, **one_token(parsed.body, _LIMITS)})
 
     def message_bytes(self, view: View) -> Sequence[bytes]:
         """See `Dialect.message_bytes`."""

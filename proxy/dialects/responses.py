@@ -12,6 +12,7 @@ from typing import Any
 from proxy.core.messages import Conversation, Message, Role, Shown, View, find_turns
 from proxy.dialects import responses_item
 from proxy.dialects.base import NotesFormat, Parsed, Piece, Usage, Waiting
+from proxy.dialects.prewarming import one_token
 from proxy.dialects.slices import Body, Item, dump, put_together, take_apart
 from proxy.dialects.values import last_usage, natural, objects, read_json, string, usage_of
 from proxy.dialects.waiting import Announced, response, sse_event
@@ -75,6 +76,11 @@ class Responses:
         """See `Dialect.render`."""
         raws = [_raw(shown) for shown in view]
         return put_together(parsed.body, {"input": f"[{','.join(raws)}]"})
+
+    def render_prewarm(self, parsed: Parsed, view: View) -> bytes:
+        """See `Dialect.render_prewarm`."""
+        items = f"[{','.join(_raw(shown) for shown in view)}]"
+        return put_together(parsed.body, {"input": items, **one_token(parsed.body, ("max_output_tokens",))})
 
     def message_bytes(self, view: View) -> Sequence[bytes]:
         """See `Dialect.message_bytes`."""
