@@ -27,7 +27,8 @@ OVERVIEW = Row(
             title="Upstream",
             text="Whether the model server answered the last scrape. Down: start it, or mend `upstream.url`.",
             unit="short",
-            queries=(Query(expr=f"min(upstream_up{{{HERE}}})"),),
+            # An open circuit is a server that cannot be connected to, whenever it was last asked.
+            queries=(Query(expr=f"min(upstream_up{{{HERE}}} * (1 - upstream_circuit_open{{{HERE}}}))"),),
             kind=Kind.STAT,
             width=3,
             limits=(1,),

@@ -87,6 +87,7 @@ class Proxy:
             most=MOST_CONVERSATIONS if config.status.enabled else 0,
             show_content=config.status.show_content,
         )
+        self.upstream.circuit.on_change = self.metrics.circuit_open.set
         self.store = _store(config, environ, self._store_failed)
         self.turnstile = Turnstile()
         self.windows = Windows(
@@ -118,7 +119,7 @@ class Proxy:
             self.board,
             now=time.time,
             upstream_url=self.upstream.target.root,
-            upstream_state=self.upstream_state,
+            upstream_state=self._upstream_told,
             store_state=self._store_state,
         )
         self._warned_at = -_WARN_EVERY_SECONDS
@@ -177,7 +178,9 @@ class Proxy:
         self.metrics.refused.labels(error.code).inc()
         emit("request.refused", level=logging.WARNING, status=error.status, code=error.code, why=str(error))
         if not client.started:
-            await client.whole(error.status, dialect.error(error.status, error.code, str(error)))
+            await client.whole(
+                error.status, dialect.error(error.status, error.code, str(error)), headers=_said_with(error)
+            )
         elif client.is_stream and client.is_between_events:
             # Not ended: a client must not take a broken answer for a whole one. Nor is half an
             # event gone on with.
@@ -203,16 +206,24 @@ class Proxy:
         """The process runs."""
         return Reply("ok\n", media_type="text/plain")
 
-    async def readyz(self, _: Request) -> Reply:
-        """Whether upstream and store can be used; 503 where the upstream cannot."""
-        upstream = await self.upstream_state(timeout_seconds=5)
-        told = {"ready": upstream == "ok", "upstream": upstream, "store": self._store_state()}
+    async def readyz(self, request: Request) -> Reply:
+        """
+        Whether upstream and store can be used; 503 where the upstream cannot.
+
+        Whoever probes a container has no key: the reasons, which name the upstream, are for the others.
+        """
+        upstream = await self._upstream_told(timeout_seconds=5)
+        told: dict[str, object] = {"ready": upstream == "ok"}
+        if self.access.is_admin(request.scope["headers"]):
+            told |= {"upstream": upstream, "store": self._store_state()}
         return Reply(orjson.dumps(told), 200 if upstream == "ok" else 503, media_type="application/json")
 
     async def upstream_state(self, timeout_seconds: float) -> str:
         """`ok`, `loading`, or why it cannot be reached."""
         try:
-            answer = await self.upstream.ask("GET", "/health", timeout_seconds=timeout_seconds)
+            answer = await self.upstream.ask(
+                "GET", "/health", timeout_seconds=timeout_seconds, even_if_down=True
+            )
         except ProxyError as error:
             return str(error)
         # llama.cpp answers 503 while it loads; others have no such path.
@@ -244,6 +255,13 @@ class Proxy:
     async def upstream_metrics(self, scope: Scope, receive: Receive, send: Send) -> None:
         """The upstream's own `/metrics`."""
         client = Client(scope, receive, send)
+    async def _upstream_told(self, timeout_seconds: float) -> str:
+        """The same, with what that means for requests."""
+        state = await self.upstream_state(timeout_seconds)
+        if not self.upstream.circuit.is_open:
+            return state
+        return f"{state}; requests are answered with 503 until it accepts a connection"
+
         try:
             url = self.upstream.target.url("/metrics", client.query)
             await relay(self.upstream, client, url, self.config.server.max_body_bytes)
@@ -315,6 +333,18 @@ def _tell_set_aside(aside: Path, damage: str) -> None:
 def _store(config: Config, environ: Mapping[str, str], on_error: Callable[[StoreError], None]) -> Store:
     fallback = MemoryStore(max_bytes=config.store.max_bytes)
     if config.store.kind == "memory":
+def _said_with(error: ProxyError) -> list[tuple[bytes, bytes]]:
+    """The headers that go with an error."""
+    said = []
+    if error.retry_after_seconds:
+        said.append((b"retry-after", str(error.retry_after_seconds).encode()))
+    if error.challenge:
+        said.append((b"www-authenticate", error.challenge.encode()))
+    if error.closes:
+        said.append((b"connection", b"close"))
+    return said
+
+
         return fallback
 
     async def open_file() -> Store:

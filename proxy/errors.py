@@ -13,10 +13,16 @@ class ProxyError(Exception):
     Attributes:
         status: HTTP status for a client that has to be told.
         code: Short machine-readable name, as in OpenAI's `error.code`.
+        retry_after_seconds: For the header Retry-After; 0 where none is sent.
+        closes: Whether the client's connection cannot be used after it.
+        challenge: For the header WWW-Authenticate; empty where none is sent.
     """
 
     status = 500
     code = "proxy_error"
+    retry_after_seconds = 0
+    closes = False
+    challenge = ""
 
 
 class ConfigError(ProxyError):
@@ -77,3 +83,11 @@ class StoreError(ProxyError):
     """The store cannot be read or written; the request goes on without it."""
 
     code = "store"
+class UpstreamDown(UpstreamUnreachable):
+    """The last attempts found no connection to the upstream, and neither did one just now."""
+
+    status = 503
+    code = "upstream_down"
+    retry_after_seconds = 1
+
+

@@ -25,6 +25,7 @@ from proxy.errors import (
     UpstreamStalled,
     UpstreamUnreachable,
 )
+    UpstreamDown,
 from proxy.metrics_conversations import Cause, Conversations
 
 # An attacker, or a client with a typo in a loop, must not be able to fill the registry.
@@ -119,6 +120,7 @@ class Metrics:
             self.refused.labels(error.code)
         self.in_flight = gauge("proxy_in_flight_requests", "Requests being answered.")
         self.overhead = histogram(
+            UpstreamDown,
             "proxy_overhead_seconds",
             "The proxy's own work before a request went upstream, questions to the upstream included, "
             "notes not.",
@@ -220,6 +222,10 @@ class Metrics:
         )
         self.completion_tokens = counter(
             "upstream_completion_tokens_total",
+        self.circuit_open = gauge(
+            "upstream_circuit_open",
+            "1 while requests are answered with 503 at once, since no connection could be had lately.",
+        )
             "Completion tokens as the upstream reports them, notes requests not included.",
             _MODEL,
         )

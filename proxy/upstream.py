@@ -7,7 +7,7 @@ connecting and one on silence, none on the whole. The transport is httpx-aiohttp
 without httpx's client: its own interface is the one that relays chunks as they come.
 """
 
-import os
+import time
 from collections.abc import AsyncIterator, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -18,6 +18,8 @@ from httpx_aiohttp import AiohttpTransport
 from multidict import CIMultiDict
 from yarl import URL
 
+from proxy.circuit import Circuit
+from proxy.connecting import Connector, reason_of, try_connection
 from proxy.errors import UpstreamStalled, UpstreamUnreachable
 from proxy.paths import Target
 
@@ -101,6 +103,9 @@ class Upstream:
         key: Replaces the client's credentials where not empty.
         connect_timeout_seconds: For a connection to come about.
         idle_timeout_seconds: For silence, also while the upstream queues or prefills.
+
+    Attributes:
+        circuit: Whether it can be connected to.
     """
 
     def __init__(
@@ -119,11 +124,16 @@ class Upstream:
             "write": idle_timeout_seconds,
             "pool": None,
         }
+        self.circuit = Circuit(
+            self.target.root,
+            lambda: try_connection(self.target.root, self._timeout["connect"] or 0),
+            now=time.monotonic,
+        )
         self._transport = AiohttpTransport(client=self._session, trust_env=False)
 
     def _session(self) -> aiohttp.ClientSession:
         return aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=MAX_CONNECTIONS, keepalive_timeout=KEEPALIVE_SECONDS),
+            connector=Connector(self.circuit, limit=MAX_CONNECTIONS, keepalive_timeout=KEEPALIVE_SECONDS),
             cookie_jar=aiohttp.DummyCookieJar(),
             skip_auto_headers=("User-Agent", "Accept", "Accept-Encoding", "Content-Type"),
             auto_decompress=False,
@@ -141,17 +151,22 @@ class Upstream:
         headers: Headers = (),
         body: bytes | AsyncIterator[bytes] = b"",
         idle_timeout_seconds: float | None = None,
+        even_if_down: bool = False,
     ) -> Response:
         """
         Send one request and wait for the head of its answer.
 
         A connection that the upstream had closed between two requests is replaced once,
-        where the body can be sent again and no byte of an answer came.
+        where the body can be sent again and no byte of an answer came. *even_if_down* is for
+        those who want to know.
 
         Raises:
+            UpstreamDown: If there was no connection several times, and there is none now.
             UpstreamUnreachable: If there is no connection, or it closed before an answer.
             UpstreamStalled: If the answer's head does not come in time.
         """
+        if self.circuit.is_open and not even_if_down:
+            await self.circuit.pass_through()
         timeout = dict(self._timeout)
         if idle_timeout_seconds is not None:
             timeout["read"] = idle_timeout_seconds
@@ -184,6 +199,7 @@ class Upstream:
         headers: Headers = (),
         body: bytes = b"",
         timeout_seconds: float = 5.0,
+        even_if_down: bool = False,
     ) -> Answer:
         """
         A small question of our own, such as for the window; *path* counts from the root.
@@ -200,6 +216,7 @@ class Upstream:
             headers=headers,
             body=body,
             idle_timeout_seconds=timeout_seconds,
+            even_if_down=even_if_down,
         )
         try:
             content = await response.read()
@@ -210,6 +227,7 @@ class Upstream:
 
     async def close(self) -> None:
         """Close every connection."""
+        await self.circuit.close()
         await self._transport.aclose()
 
     def _with_key(self, headers: Headers) -> Headers:
@@ -269,10 +287,6 @@ def _said(error: Exception, where: str) -> UpstreamUnreachable | UpstreamStalled
 
 
 def _reason(cause: BaseException) -> str:
-    # aiohttp's own words tell of its settings for TLS, and hide "connection refused".
     if isinstance(cause, aiohttp.ClientConnectorError) and not isinstance(cause, aiohttp.ClientSSLError):
-        number, said = cause.os_error.errno, cause.os_error.strerror
-        reason = os.strerror(number) if number is not None and number > 0 else said
-        if reason:
-            return reason[0].lower() + reason[1:]
+        return reason_of(cause)
     return str(cause) or type(cause).__name__

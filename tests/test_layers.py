@@ -32,6 +32,8 @@ ROWS: tuple[tuple[str, ...], ...] = (
     (
         "proxy/board.py",
         "proxy/board_*.py",
+        "proxy/callers.py",
+        "proxy/circuit.py",
         "proxy/config.py",
         "proxy/config_*.py",
         "proxy/counting.py",
