@@ -22,10 +22,11 @@ from proxy.dialects.base import Dialect, Waiting
 from proxy.errors import ProxyError
 from proxy.events import emit, log_fault
 from proxy.exchange_beginning import MOST_WHOLE_BYTES, Beginning, plain, read_beginning, read_rest, unread
+from proxy.exchange_refusal import refusal_behind_200
 from proxy.exchange_waiting import Heartbeats, send
 from proxy.metrics import OTHER_MODEL, Metrics, Overflowed
 from proxy.notes_call import HEAD_BYTES
-from proxy.relay import answer_headers, is_stream
+from proxy.relay import STREAM_HEADERS, answer_headers, is_stream
 from proxy.renamed import Renamed
 from proxy.turnstile import Turnstile
 from proxy.understanding import understand
@@ -33,6 +34,12 @@ from proxy.upstream import Response, Upstream
 
 # Of the end of a stream, for its usage; a whole answer has it anywhere.
 _TAIL_BYTES = 32 * 1024
+# They describe a body that is not sent.
+_OF_ANOTHER_BODY = hd.OF_THE_BYTES | {
+    b"content-type",
+    b"content-length",
+    *(name for name, _ in STREAM_HEADERS),
+}
 
 T = TypeVar("T")
 
@@ -205,6 +212,10 @@ class Exchange:
         if client.started and not (response.status == 200 and streams):
             await self._say_in_stream(response, beginning)
             return
+        refusal = None if client.started else refusal_behind_200(response, beginning)
+        if refusal is not None:
+            await client.whole(400, refusal, headers_of(prepared, response, but=_OF_ANOTHER_BODY))
+            return
         await self._begin(prepared, response)
         keep = _TAIL_BYTES if streams else MOST_WHOLE_BYTES
         kept = list(beginning.held)
@@ -250,11 +261,7 @@ class Exchange:
     async def _begin(self, prepared: Prepared, response: Response) -> None:
         if self._client.started:
             return
-        told = said_of(prepared)
-        # An upstream that is a proxy like this one says the same of itself.
-        names = {name for name, _ in told}
-        kept = [(name, value) for name, value in answer_headers(response) if name not in names]
-        await self._client.head(response.status, [*kept, *told])
+        await self._client.head(response.status, headers_of(prepared, response))
 
     async def _say_in_stream(self, response: Response, beginning: Beginning) -> None:
         """An answer that is no stream, to a client that already has a stream's head."""
@@ -263,6 +270,16 @@ class Exchange:
         code = "upstream_error"
         message = f"the upstream answered {response.status}: {text[:2000]}"
         await self._client.end(self._dialect.error_event(response.status, code, message))
+
+
+def headers_of(
+    prepared: Prepared, response: Response, but: frozenset[bytes] = frozenset()
+) -> list[tuple[bytes, bytes]]:
+    """The headers of an answer, *but* those that do not hold for what is sent of it, and our own."""
+    told = said_of(prepared)
+    # An upstream that is a proxy like this one says the same of itself.
+    left_out = but | {name for name, _ in told}
+    return [*((name, value) for name, value in answer_headers(response) if name not in left_out), *told]
 
 
 def said_of(prepared: Prepared) -> list[tuple[bytes, bytes]]:
