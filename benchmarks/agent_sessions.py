@@ -35,11 +35,20 @@ class Session:
 
     def body(self, number: int | None = None) -> tuple[bytes, ...]:
         """The body, in pieces; with a *number* it has one turn more, that of this number."""
-        return (self.start, self.end) if number is None else (self.start, _turn(number, self.newest), self.end)
+        return (
+            (self.start, self.end) if number is None else (self.start, _turn(number, self.newest), self.end)
+        )
 
 
 def session(
-    name: str, *, size: int, messages: int, model: str, stream: bool, tools: int, first: Sequence[int] = (4, 2)
+    name: str,
+    *,
+    size: int,
+    messages: int,
+    model: str,
+    stream: bool,
+    tools: int,
+    first: Sequence[int] = (4, 2),
 ) -> Session:
     """
     A session of about *size* bytes in *messages*, the newest turn included, unlike all of another *name*.

@@ -46,9 +46,7 @@ class Connection(asyncio.Protocol):
                 return
             said = _CONTENT_LENGTH.search(self._held, 0, end + 2)
             self._wanted = end + 4 + int(said[1]) if said else 0
-        is_whole = (
-            len(self._held) >= self._wanted if self._wanted else self._held.endswith(_LAST_CHUNK, -7)
-        )
+        is_whole = len(self._held) >= self._wanted if self._wanted else self._held.endswith(_LAST_CHUNK, -7)
         if is_whole and self._done and not self._done.done():
             self._done.set_result(bytes(self._held))
 

@@ -258,13 +258,19 @@ async def measure_all(servers: Servers, rounds: int, wanted: str) -> list[Result
         label = f"{case.name} x{case.connections}"
         if wanted in label:
             results.append(await measure(case, servers, rounds))
-            print(f"{label} {results[-1].ratio():.2f} {results[-1].added():+.2f} ms", file=sys.stderr, flush=True)
+            print(
+                f"{label} {results[-1].ratio():.2f} {results[-1].added():+.2f} ms",
+                file=sys.stderr,
+                flush=True,
+            )
     return results
 
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--rounds", type=int, default=20, help="of each case (default: %(default)s)")
     parser.add_argument("--quick", action="store_true", help="two rounds of each case")
     parser.add_argument("--only", default="", metavar="TEXT", help="cases whose name holds this")

@@ -63,7 +63,9 @@ def _usage(tokens: int) -> str:
 def _answer(tokens: int) -> bytes:
     choice = '{"index":0,"message":{"role":"assistant","content":%s},"finish_reason":"stop"}'
     said = choice % json.dumps(_ANSWER)
-    return f'{{"id":"c1","object":"chat.completion","model":"m","choices":[{said}],{_usage(tokens)}}}'.encode()
+    return (
+        f'{{"id":"c1","object":"chat.completion","model":"m","choices":[{said}],{_usage(tokens)}}}'.encode()
+    )
 
 
 def _delta(text: str) -> bytes:

@@ -30,12 +30,14 @@ ROWS: tuple[tuple[str, ...], ...] = (
     ("proxy/stores/*.py",),
     # One kind of input or output each.
     (
+        "proxy/admission.py",
         "proxy/board.py",
         "proxy/board_*.py",
         "proxy/callers.py",
         "proxy/circuit.py",
         "proxy/config.py",
         "proxy/config_*.py",
+        "proxy/connecting.py",
         "proxy/counting.py",
         "proxy/discovery.py",
         "proxy/discovery_*.py",
@@ -44,6 +46,7 @@ ROWS: tuple[tuple[str, ...], ...] = (
         "proxy/headers.py",
         "proxy/metrics.py",
         "proxy/metrics_*.py",
+        "proxy/origins.py",
         "proxy/paths.py",
         "proxy/sharing.py",
         "proxy/tokenizer.py",
@@ -54,12 +57,18 @@ ROWS: tuple[tuple[str, ...], ...] = (
     ("proxy/notes_call.py", "proxy/rewrites.py", "proxy/sizing.py", "proxy/windows.py"),
     # A view and its size, then notes, then a compaction.
     ("proxy/looking.py",),
+    ("proxy/telling.py",),
     ("proxy/noting.py",),
-    ("proxy/compaction.py", "proxy/trimming.py"),
+    ("proxy/compaction.py", "proxy/masking.py", "proxy/trimming.py"),
+    # The same between an answer and the next request.
+    ("proxy/prewarm.py",),
+    ("proxy/ahead.py",),
+    # How requests are read and answers written.
+    ("proxy/connections.py", "proxy/connections_*.py"),
     # Where core meets them all.
     ("proxy/compactor.py", "proxy/compactor_*.py"),
     # The client's side, then one exchange, then the server.
-    ("proxy/client.py", "proxy/relay.py", "proxy/status.py"),
+    ("proxy/client.py", "proxy/entrance.py", "proxy/relay.py", "proxy/status.py"),
     ("proxy/understanding.py", "proxy/exchange.py", "proxy/exchange_*.py", "proxy/token_count.py"),
     ("proxy/app.py", "proxy/app_*.py"),
     # The commands, and the line that calls them.
