@@ -79,6 +79,10 @@ class CutView:
         """What that takes."""
         return self._count(self.now(at, text))
 
+    def shown_size(self, at: int) -> int:
+        """What a message takes as it is shown."""
+        return self._shown[at]
+
     def gain(self, at: int, text: int, keep_chars: int) -> tuple[int, str] | None:
         """What cutting a text to *keep_chars* would free, and what would stand there; None for nothing."""
         # Always from the original: a second cut must not count the marker of the first.
@@ -92,15 +96,21 @@ class CutView:
     def cut(self, at: int, text: int, keep_chars: int) -> bool:
         """Cut a text to about *keep_chars* of its original; False where that frees nothing."""
         found = self.gain(at, text, keep_chars)
-        if found is None:
-            return False
+        return found is not None and self._show(at, text, *found)
+
+    def put(self, at: int, text: int, put: str) -> bool:
+        """Let *put* stand in a text's place; False where that frees nothing."""
+        freed = self.now_size(at, text) - self._count(put)
+        return freed > 0 and self._show(at, text, freed, put)
+
+    def _show(self, at: int, text: int, freed: int, put: str) -> bool:
         # Sizes are rounded one by one: a message is not believed to take less than nothing.
-        freed = min(found[0], self._shown[at])
+        freed = min(freed, self._shown[at])
         self._shown[at] -= freed
         self.size -= freed
         if at >= self.newest:
             self.newest_size -= freed
-        self._cuts[at, text] = found[1]
+        self._cuts[at, text] = put
         self.touched.add(at)
         return True
 
@@ -139,6 +149,7 @@ class CutView:
             block=self._block,
             cuts=kept,
             is_trim=True,
+            is_mask=False,
         )
 
     def _seen(self) -> int:

@@ -67,6 +67,11 @@ def counted(act: Act, times: int) -> str:
 
 def entry_line(entry: Entry, style: Style) -> str:
     """The line of *entry*, without its end."""
+    return f"- {entry_text(entry, style)} [{entry.newest}]"
+
+
+def entry_text(entry: Entry, style: Style) -> str:
+    """What the line of *entry* says, without the number of its newest call."""
     label = entry.label
     if style.home and entry.folder == style.home:
         label = "@ " + label.partition(style.home)[2].lstrip(" &;")
@@ -78,7 +83,7 @@ def entry_line(entry: Entry, style: Style) -> str:
             said = f"{label}: {_verbs_text(entry)}" if entry.verbs else f"{label}{_times(entry)}"
         case _:
             said = f"{label}{_times(entry)}"
-    return f"- {said}{_ending(entry, style)} [{entry.newest}]"
+    return f"{said}{_ending(entry, style)}"
 
 
 def merged_line(entries: Sequence[Entry], style: Style) -> str:

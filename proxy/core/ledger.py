@@ -18,6 +18,7 @@ from proxy.core.entry_lines import (
     common_root,
     counted,
     entry_line,
+    entry_text,
     merged_line,
     outcome_text,
     shorten,
@@ -34,6 +35,8 @@ _WIDE = Style(label_chars=240, error_chars=160)
 _TINY = Style(label_chars=0, error_chars=0, groups=2, group_chars=24)
 _NARROW_LABEL = 110
 _NARROW_ERROR = 80
+# Right below its call a line need not say everything that the call says.
+_ALONE = Style(label_chars=_NARROW_LABEL, error_chars=_WIDE.error_chars)
 _TITLE_JOBS = "Ids still open, or resumable"
 _TITLE_ERROR = "Newest failure that no later success answered"
 _JOBS = 20
@@ -78,6 +81,24 @@ def render_ledger(messages: Sequence[Message], room: int, count: Count) -> str:
         if count(text) <= room:
             return text
     return ""
+
+
+def result_lines(messages: Sequence[Message]) -> dict[tuple[int, int], str]:
+    """
+    What the ledger would say of each result by itself, by its message and its index there.
+
+    Without the results of to-do calls: the list may stand nowhere else.
+    """
+    steps = read_steps(messages)
+    jobs: dict[int, list[str]] = {}
+    for job in find_open(steps, messages):
+        jobs.setdefault(job.by, []).append(f"- {job.kind} {clean(job.id)}")
+    lines = {}
+    for step in steps:
+        if step.answer is not None and step.deed.act is not Act.TODO:
+            said = [f"- {entry_text(entry, _ALONE)}" for entry in gather([step])]
+            lines[step.answer] = "\n".join([*said, *jobs.get(step.number, [])])
+    return lines
 
 
 def _styles(entries: Sequence[Entry]) -> tuple[Style, ...]:

@@ -25,7 +25,8 @@ class Rewrite:
         notes: The notes inside the block; empty where none could be made.
         cuts: What was cut in messages that are still shown.
         folds: Sets of notes that were folded into `notes` before.
-        is_trim: Whether the last change was a trim.
+        is_trim: Whether the last change cut texts: a trim, or a mask.
+        is_mask: Whether that was a mask, a compaction without notes.
         compacted_at: `seen` of the newest compaction in it; 0 for none.
     """
 
@@ -36,6 +37,7 @@ class Rewrite:
     cuts: tuple[Cut, ...] = ()
     folds: int = 0
     is_trim: bool = False
+    is_mask: bool = False
     compacted_at: int = 0
 
 

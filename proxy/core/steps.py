@@ -23,6 +23,7 @@ class Step:
         deed: What it does.
         outcome: How it ended.
         result: The text of its result; empty without one.
+        answer: Index of the message that brought it, and which of its answers it is; None without one.
     """
 
     number: int
@@ -31,6 +32,7 @@ class Step:
     deed: Deed
     outcome: Outcome
     result: str
+    answer: tuple[int, int] | None = None
 
 
 def read_steps(messages: Sequence[Message]) -> tuple[Step, ...]:
@@ -46,6 +48,7 @@ def read_steps(messages: Sequence[Message]) -> tuple[Step, ...]:
                 deed=deed,
                 outcome=read_outcome(deed.act, made.result),
                 result=made.result or "",
+                answer=made.answer,
             )
         )
     return tuple(steps)

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from proxy.core.block import Notes, Rooms, quote_speech, render_block
 from proxy.core.budget import Budget
 from proxy.core.digests import chain
+from proxy.core.mask import mask
 from proxy.core.messages import Conversation, View
 from proxy.core.plan import (
     Compact,
@@ -90,6 +91,7 @@ class Sent:
         rewrite: How the view was made.
         before: How the history was shown as it came in.
         compacted: Notes were made.
+        masked: Old results were cut instead.
         trimmed: Texts were cut.
         size: Tokens of what was sent.
     """
@@ -100,13 +102,14 @@ class Sent:
     rewrite: Rewrite | None
     before: Rewrite | None
     compacted: bool
+    masked: bool
     trimmed: bool
     size: int
 
     @property
     def rewritten(self) -> bool:
         """Whether the view may differ from the one before it."""
-        return self.compacted or self.trimmed
+        return self.compacted or self.masked or self.trimmed
 
     @property
     def pieces(self) -> list[bytes]:
@@ -131,6 +134,7 @@ class Walker:
         store: Store | None = None,
         notes: Callable[[Conversation, Rewrite | None], str | None] = write_notes,
         seed: bytes = b"scope",
+        mask_first: bool = False,
     ) -> None:
         self.budget = Budget(window=limit + limit // 8, reserve=limit // 8, compact_at=compact_at)
         notes_max = max(16, limit // 10)
@@ -148,6 +152,7 @@ class Walker:
         self._rewrites = Rewrites(self.store)
         self._write = notes
         self._seed = seed
+        self._mask_first = mask_first
 
     def send(self, raw: bytes) -> Sent:
         """What goes upstream for a request, and how it was made."""
@@ -156,9 +161,11 @@ class Walker:
         digests = chain(self._seed, conversation)
         before = finish(self._rewrites.find(digests, conversation)).rewrite
         rewrite = before
+        masked: Rewrite | None = None
         if self.budget.is_over(measure(conversation, rewrite).total):
-            rewrite = self._compact(conversation, digests, rewrite)
-        compacted = rewrite != before
+            masked = self._masked(conversation, digests, rewrite)
+            rewrite = masked or self._compact(conversation, digests, rewrite)
+        compacted = masked is None and rewrite != before
         trimmed = False
         sizes = measure(conversation, rewrite)
         if not self.budget.fits(sizes.total):
@@ -175,6 +182,7 @@ class Walker:
             rewrite=rewrite,
             before=before,
             compacted=compacted,
+            masked=masked is not None,
             trimmed=trimmed,
             size=measure(conversation, rewrite).total,
         )
@@ -205,6 +213,18 @@ class Walker:
         uncovered = sum(covered <= start < replaced for start in starts)
         notes = Notes(text=rewrite.notes if rewrite else "", uncovered_turns=uncovered)
         return render_block(conversation, replaced, notes, self.rooms, tokens)
+
+    def _masked(
+        self, conversation: Conversation, digests: tuple[bytes, ...], rewrite: Rewrite | None
+    ) -> Rewrite | None:
+        if not self._mask_first or not has_rested(conversation, rewrite):
+            return None
+        sizes = measure(conversation, rewrite)
+        made = mask(conversation, rewrite, sizes, self.budget, policy=self.policy, count=tokens)
+        if made is None:
+            return None
+        assert made.size == measure(conversation, made.rewrite).total, "a mask's size agrees with a recount"
+        return finish(self._rewrites.keep(digests, conversation, made.rewrite))
 
     def _compact(
         self, conversation: Conversation, digests: tuple[bytes, ...], rewrite: Rewrite | None
