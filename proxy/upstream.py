@@ -264,6 +264,9 @@ def _was_closed(error: Exception) -> bool:
     cause = error.__cause__ if isinstance(error, httpx.TransportError) else error
     if isinstance(cause, aiohttp.ClientConnectorError):
         return False
+    # It then quotes what it had read of the head: the upstream had begun to answer.
+    if isinstance(cause, aiohttp.ServerDisconnectedError) and not isinstance(cause.message, str):
+        return False
     return isinstance(cause, aiohttp.ServerDisconnectedError | aiohttp.ClientOSError | ConnectionResetError)
 
 
