@@ -107,9 +107,42 @@ COST = Row(
         ),
         Panel(
             title="Time for notes",
-            text="What an agent waits for a compaction, over an hour. Lower `notes_max_tokens` for less.",
+            text="What an agent waits for a compaction, over an hour. Lower `notes_max_tokens` for less. "
+            'In mode "ahead" its tools run meanwhile.',
             unit="s",
             queries=spread("context_notes_seconds", RARE),
+        ),
+        Panel(
+            title="Notes ahead of need",
+            text='Mode "ahead": notes begun while tools ran, by what became of them. Aborted and unused '
+            "ones are wasted: the tools were quicker, or no request came that needed them.",
+            unit=_EVENTS,
+            queries=(
+                Query(
+                    expr=seen("context_notes_ahead_total", "$__rate_interval", by="outcome"),
+                    legend="{{outcome}}",
+                ),
+            ),
+            kind=Kind.BARS,
+            width=12,
+        ),
+        Panel(
+            title="Prompts processed ahead of need",
+            text='Mode "ahead" on llama.cpp: prompts after a compaction that were processed while tools '
+            "ran, and the tokens that the first request then had not to wait for.",
+            unit=_EVENTS,
+            queries=(
+                Query(
+                    expr=seen("context_prewarms_total", "$__rate_interval", by="outcome"),
+                    legend="{{outcome}}",
+                ),
+                Query(
+                    expr=seen("context_prewarm_prompt_tokens_total", "$__rate_interval", by="state"),
+                    legend="tokens, {{state}}",
+                ),
+            ),
+            kind=Kind.BARS,
+            width=12,
         ),
         Panel(
             title="What notes cost",
@@ -159,10 +192,15 @@ COST = Row(
         ),
         Panel(
             title="In flight",
-            text="Requests being answered. More than the upstream has slots: the others wait in its queue.",
+            text="Requests being answered. More than the upstream has slots: the others wait in its queue. "
+            "Waiting: at `limits.requests_at_once` they wait in the proxy's own.",
             unit=_EVENTS,
             queries=(
                 Query(expr=f"sum by (instance) (proxy_in_flight_requests{{{HERE}}})", legend="{{instance}}"),
+                Query(
+                    expr=f"sum by (instance) (proxy_waiting_requests{{{HERE}}})",
+                    legend="{{instance}}, waiting",
+                ),
             ),
             width=12,
         ),

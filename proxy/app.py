@@ -11,6 +11,7 @@ import os
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 import orjson
@@ -22,6 +23,7 @@ from starlette.responses import Response as Reply
 from starlette.routing import BaseRoute, Match, Route
 from starlette.types import Receive, Scope, Send
 
+from proxy.admission import Places, Room
 from proxy.board import MOST_CONVERSATIONS, Board
 from proxy.client import Client, ClientGone
 from proxy.compactor import Compactor
@@ -33,7 +35,7 @@ from proxy.dialects.chat_completions import CHAT_COMPLETIONS
 from proxy.dialects.responses import RESPONSES
 from proxy.errors import NoSuchMethod, ProxyError, StoreError
 from proxy.events import emit
-from proxy.exchange import Exchange, Services
+from proxy.exchange import UNREAD, Exchange, Services, said_of
 from proxy.metrics import Metrics
 from proxy.paths import endpoint, is_count, normal_path
 from proxy.relay import relay
@@ -81,15 +83,18 @@ class Proxy:
             connect_timeout_seconds=config.upstream.connect_timeout_seconds,
             idle_timeout_seconds=config.upstream.idle_timeout_seconds,
         )
+        self.upstream.circuit.on_change = self.metrics.circuit_open.set
         self.tokenizer = Tokenizer()
         self.board = Board(
             now=time.time,
             most=MOST_CONVERSATIONS if config.status.enabled else 0,
             show_content=config.status.show_content,
         )
-        self.upstream.circuit.on_change = self.metrics.circuit_open.set
         self.store = _store(config, environ, self._store_failed)
-        self.turnstile = Turnstile()
+        self.places = Places(config.limits.requests_at_once, config.limits.requests_waiting)
+        self.metrics.waiting.set_function(lambda: self.places.waiting)
+        self.room = Room(config.limits.bodies_at_once_bytes)
+        self.turnstile = Turnstile(notes=config.limits.notes_at_once)
         self.windows = Windows(
             self.upstream.ask,
             configured=None if config.context.window == "auto" else config.context.window,
@@ -127,7 +132,7 @@ class Proxy:
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Any request that is not for the proxy itself."""
-        client = Client(scope, receive, send)
+        client = Client(scope, receive, send, silence_seconds=self.config.limits.body_silence_seconds)
         path = normal_path(client.raw_path)
         compacted = endpoint(path) if client.method == "POST" else ""
         self.metrics.in_flight.inc()
@@ -136,6 +141,7 @@ class Proxy:
         except ClientGone:
             pass
         finally:
+            self.room.give_back(client.held_bytes)
             self.metrics.in_flight.dec()
             dialect = DIALECTS[compacted].name if compacted else "none"
             status = str(client.status) if client.status else "client_gone"
@@ -148,20 +154,25 @@ class Proxy:
                 raise NoSuchMethod(
                     "this is no forward proxy; set it as the base URL of your client instead of as its proxy"
                 )
-            if client.method == "POST" and is_count(path):
-                raw = await client.whole_body(self.config.server.max_body_bytes)
-                await client.while_there(count_tokens(self.services, ANTHROPIC_MESSAGES, client, raw, url))
-                return
-            if not compacted:
+            most = self.config.server.max_body_bytes
+            counted = client.method == "POST" and is_count(path)
+            if not compacted and not counted:
                 url = self.services.renamed.restored(url.encode("utf-8", "surrogatepass")).decode(
                     "utf-8", "surrogatepass"
                 )
-                await relay(self.upstream, client, url, self.config.server.max_body_bytes)
+                await relay(self.upstream, client, url, most, self.places)
                 return
-            dialect = DIALECTS[compacted]
-            raw = await client.whole_body(self.config.server.max_body_bytes)
-            exchange = Exchange(self.services, dialect, client)
-            await client.while_there(exchange.run(raw, url))
+            dialect = DIALECTS.get(compacted, ANTHROPIC_MESSAGES)
+            raw = await client.short_body(self.config.limits.understood_bytes, most, self.room)
+            if raw is None:
+                self.metrics.untouched.labels(dialect.name, Untouched.TOO_LARGE.value).inc()
+                await relay(self.upstream, client, url, most, self.places, told=said_of(UNREAD))
+                return
+            if counted:
+                work = partial(count_tokens, self.services, dialect, client, raw, url)
+            else:
+                work = partial(Exchange(self.services, dialect, client).run, raw, url)
+            await client.while_there(self._in_place(work))
         except ClientGone:
             raise
         except ProxyError as error:
@@ -170,6 +181,11 @@ class Proxy:
             # A fault of ours must read like one, and must be found.
             logging.getLogger("proxy").exception("request.failed")
             await self._tell(client, ProxyError("the proxy failed; its log tells more"), path)
+
+    async def _in_place(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Do *work* when it is its turn."""
+        async with self.places.one():
+            await work()
 
     async def _tell(self, client: Client, error: ProxyError, path: str) -> None:
         """An error of ours in the wire format of *path*; nothing after a broken answer."""
@@ -206,16 +222,10 @@ class Proxy:
         """The process runs."""
         return Reply("ok\n", media_type="text/plain")
 
-    async def readyz(self, request: Request) -> Reply:
-        """
-        Whether upstream and store can be used; 503 where the upstream cannot.
-
-        Whoever probes a container has no key: the reasons, which name the upstream, are for the others.
-        """
+    async def readyz(self, _: Request) -> Reply:
+        """Whether upstream and store can be used; 503 where the upstream cannot."""
         upstream = await self._upstream_told(timeout_seconds=5)
-        told: dict[str, object] = {"ready": upstream == "ok"}
-        if self.access.is_admin(request.scope["headers"]):
-            told |= {"upstream": upstream, "store": self._store_state()}
+        told = {"ready": upstream == "ok", "upstream": upstream, "store": self._store_state()}
         return Reply(orjson.dumps(told), 200 if upstream == "ok" else 503, media_type="application/json")
 
     async def upstream_state(self, timeout_seconds: float) -> str:
@@ -228,6 +238,13 @@ class Proxy:
             return str(error)
         # llama.cpp answers 503 while it loads; others have no such path.
         return "loading" if answer.status == 503 else "ok"
+
+    async def _upstream_told(self, timeout_seconds: float) -> str:
+        """The same, with what that means for requests."""
+        state = await self.upstream_state(timeout_seconds)
+        if not self.upstream.circuit.is_open:
+            return state
+        return f"{state}; requests are answered with 503 until it accepts a connection"
 
     def _store_state(self) -> str:
         is_broken = isinstance(self.store, GuardedStore) and not self.store.healthy
@@ -255,16 +272,9 @@ class Proxy:
     async def upstream_metrics(self, scope: Scope, receive: Receive, send: Send) -> None:
         """The upstream's own `/metrics`."""
         client = Client(scope, receive, send)
-    async def _upstream_told(self, timeout_seconds: float) -> str:
-        """The same, with what that means for requests."""
-        state = await self.upstream_state(timeout_seconds)
-        if not self.upstream.circuit.is_open:
-            return state
-        return f"{state}; requests are answered with 503 until it accepts a connection"
-
         try:
             url = self.upstream.target.url("/metrics", client.query)
-            await relay(self.upstream, client, url, self.config.server.max_body_bytes)
+            await relay(self.upstream, client, url, self.config.server.max_body_bytes, self.places)
         except ClientGone:
             return
         except ProxyError as error:
@@ -303,6 +313,18 @@ def make_app(config: Config, environ: Mapping[str, str] | None = None) -> Starle
     return app
 
 
+def _said_with(error: ProxyError) -> list[tuple[bytes, bytes]]:
+    """The headers that go with an error."""
+    said = []
+    if error.retry_after_seconds:
+        said.append((b"retry-after", str(error.retry_after_seconds).encode()))
+    if error.challenge:
+        said.append((b"www-authenticate", error.challenge.encode()))
+    if error.closes:
+        said.append((b"connection", b"close"))
+    return said
+
+
 class _Everything(BaseRoute):
     """Every method and path; a pattern would leave out paths with a line break in them."""
 
@@ -333,18 +355,6 @@ def _tell_set_aside(aside: Path, damage: str) -> None:
 def _store(config: Config, environ: Mapping[str, str], on_error: Callable[[StoreError], None]) -> Store:
     fallback = MemoryStore(max_bytes=config.store.max_bytes)
     if config.store.kind == "memory":
-def _said_with(error: ProxyError) -> list[tuple[bytes, bytes]]:
-    """The headers that go with an error."""
-    said = []
-    if error.retry_after_seconds:
-        said.append((b"retry-after", str(error.retry_after_seconds).encode()))
-    if error.challenge:
-        said.append((b"www-authenticate", error.challenge.encode()))
-    if error.closes:
-        said.append((b"connection", b"close"))
-    return said
-
-
         return fallback
 
     async def open_file() -> Store:

@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 
 from proxy import config_texts as texts
 from proxy.config_exposure import exposures
+from proxy.config_limits import LimitsConfig
 from proxy.config_rules import Auto, Flag, Number, OneOf, Rule, Several, Whole, Words
 from proxy.config_sources import Gathered, Setting, gather
 from proxy.errors import ConfigError
@@ -76,7 +77,9 @@ class ServerConfig:
     allowed_origins: Annotated[
         tuple[str, ...], Several(what="origins of web pages", problem=texts.origin_problem)
     ] = ()
-    max_body_bytes: Annotated[int, Whole(least=1)] = 64 * 1024 * 1024
+    # The largest file that OpenAI takes, twice; what passes through is not held in memory.
+    max_body_bytes: Annotated[int, Whole(least=1)] = 1024 * 1024 * 1024
+    drain_seconds: Annotated[float, Number(least=0, most=A_DAY)] = 30.0
 
     @property
     def host(self) -> str:
@@ -180,6 +183,7 @@ class Config:
     server: ServerConfig = field(default_factory=ServerConfig)
     upstream: UpstreamConfig = field(default_factory=UpstreamConfig)
     context: ContextConfig = field(default_factory=ContextConfig)
+    limits: LimitsConfig = field(default_factory=LimitsConfig)
     store: StoreConfig = field(default_factory=StoreConfig)
     log: LogConfig = field(default_factory=LogConfig)
     metrics: MetricsConfig = field(default_factory=MetricsConfig)

@@ -16,7 +16,13 @@ from proxy.errors import BadEncoding, BodyTooLarge
 # Output is taken in pieces of this size, so that a small body that becomes huge is
 # noticed before it is in memory.
 _PIECE = 256 * 1024
-_ZSTD_INPUT = 1024
+# What a decoder has not used yet it hands back as a copy: of little, so that the work grows
+# with the body and not with its square.
+_INPUT = 16 * 1024
+# Four bytes may stand for a block of 128 KiB, and zstd does not stop within a piece of input.
+_ZSTD_INPUT = 256
+# Members of a gzip body, or frames of a zstd body; parallel compressors make one a mebibyte.
+_MOST_PARTS = 1024
 # A coding upon a coding upon a coding has no honest use.
 _MOST_CODINGS = 3
 
@@ -39,7 +45,7 @@ def decoded(body: bytes, header: str, limit: int) -> bytes:
 
     Raises:
         BadEncoding: If it does not decode, or a coding is not known.
-        BodyTooLarge: If it becomes larger than *limit* bytes.
+        BodyTooLarge: If it becomes larger than *limit* bytes, or comes in too many parts.
     """
     for coding in reversed(codings(header)):
         pieces = _DECODERS.get(coding)
@@ -61,18 +67,25 @@ def decoded(body: bytes, header: str, limit: int) -> bytes:
     return body
 
 
+def _slices(body: bytes, size: int) -> Iterator[bytes]:
+    return (body[start : start + size] for start in range(0, len(body), size))
+
+
 def _zlib(body: bytes, wbits: int) -> Iterator[bytes]:
-    rest = body
-    while rest:
-        decoder = zlib.decompressobj(wbits)
-        while rest and not decoder.eof:
+    decoder = zlib.decompressobj(wbits)
+    members = 1
+    for piece in _slices(body, _INPUT):
+        rest = piece
+        while rest:
+            if decoder.eof:
+                # A gzip body may have several members.
+                members = _counted(members)
+                decoder = zlib.decompressobj(wbits)
             yield decoder.decompress(rest, _PIECE)
-            rest = decoder.unconsumed_tail
-        yield decoder.flush()
-        if not decoder.eof:
-            raise EOFError("it ends too early")
-        # A gzip body may have several members.
-        rest = decoder.unused_data
+            rest = decoder.unused_data if decoder.eof else decoder.unconsumed_tail
+    yield decoder.flush()
+    if body and not decoder.eof:
+        raise EOFError("it ends too early")
 
 
 def _gzip(body: bytes) -> Iterator[bytes]:
@@ -87,26 +100,35 @@ def _deflate(body: bytes) -> Iterator[bytes]:
 
 def _brotli(body: bytes) -> Iterator[bytes]:
     decoder = brotli.Decompressor()
-    piece = bytes(decoder.process(body, output_buffer_limit=_PIECE))
-    while piece or not decoder.can_accept_more_data():
-        yield piece
-        piece = bytes(decoder.process(b"", output_buffer_limit=_PIECE))
+    for piece in _slices(body, _INPUT):
+        out = bytes(decoder.process(piece, output_buffer_limit=_PIECE))
+        while out or not decoder.can_accept_more_data():
+            yield out
+            out = bytes(decoder.process(b"", output_buffer_limit=_PIECE))
     if body and not decoder.is_finished():
         raise EOFError("it ends too early")
 
 
 def _zstd(body: bytes) -> Iterator[bytes]:
-    rest = body
-    while rest:
-        decoder = zstandard.ZstdDecompressor().decompressobj()
-        # A few bytes may stand for a block of 128 KiB: little goes in at a time.
-        for start in range(0, len(rest), _ZSTD_INPUT):
-            yield decoder.decompress(rest[start : start + _ZSTD_INPUT])
+    decoder = zstandard.ZstdDecompressor().decompressobj()
+    frames = 1
+    for piece in _slices(body, _ZSTD_INPUT):
+        rest = piece
+        while rest:
             if decoder.eof:
-                rest = decoder.unused_data + rest[start + _ZSTD_INPUT :]
-                break
-        else:
-            raise EOFError("it ends too early")
+                frames = _counted(frames)
+                decoder = zstandard.ZstdDecompressor().decompressobj()
+            yield decoder.decompress(rest)
+            rest = decoder.unused_data if decoder.eof else b""
+    if body and not decoder.eof:
+        raise EOFError("it ends too early")
+
+
+def _counted(parts: int) -> int:
+    """One part more. Each costs a decoder, however small it is."""
+    if parts >= _MOST_PARTS:
+        raise BodyTooLarge(f"the body has more than {_MOST_PARTS} compressed parts")
+    return parts + 1
 
 
 _DECODERS: dict[str, Callable[[bytes], Iterator[bytes]]] = {

@@ -51,11 +51,91 @@ class BodyTooLarge(ProxyError):
     code = "body_too_large"
 
 
+class RequestTooSlow(ProxyError):
+    """The client fell silent in the middle of its request, or sends next to nothing."""
+
+    status = 408
+    code = "request_timeout"
+    # What may still come of its body is waited for no longer.
+    closes = True
+
+
+class BadPath(ProxyError):
+    """A path that leads out of the upstream's own, in the eyes of some servers."""
+
+    status = 400
+    code = "bad_path"
+
+
+class AmbiguousBody(ProxyError):
+    """A request states its body's length in two ways: servers differ on where the next one begins."""
+
+    status = 400
+    code = "ambiguous_body"
+    closes = True
+
+
+class Overloaded(ProxyError):
+    """There is no place for one more request now."""
+
+    status = 503
+    code = "overloaded"
+    retry_after_seconds = 2
+
+
+class Stopping(ProxyError):
+    """The proxy ends: what was not begun is not begun any more."""
+
+    status = 503
+    code = "stopping"
+    # A restart takes about as long.
+    retry_after_seconds = 5
+    closes = True
+
+    def __init__(self) -> None:
+        super().__init__("the proxy is stopping and takes no more requests; try again once it is back")
+
+
 class BadEncoding(ProxyError):
     """A request body does not decode by its own Content-Encoding."""
 
     status = 400
     code = "bad_content_encoding"
+
+
+class BadKey(ProxyError):
+    """
+    The client sends none of the keys that are asked for.
+
+    Args:
+        why: With the remedy.
+        for_people: Whether it is about a page that is looked at in a browser, which can ask for a key.
+    """
+
+    status = 401
+    code = "invalid_api_key"
+    # A stranger's body is not read to its end.
+    closes = True
+
+    def __init__(self, why: str, *, for_people: bool = False) -> None:
+        super().__init__(why)
+        self.challenge = 'Basic realm="compaction-proxy", charset="UTF-8"' if for_people else "Bearer"
+
+
+class ForeignHost(ProxyError):
+    """The request asks for a name that is not the proxy's: a page made its own name lead here."""
+
+    status = 403
+    code = "foreign_host"
+    closes = True
+
+
+class ForeignOrigin(ProxyError):
+    """The request comes from a page in a browser that is not allowed to use the proxy."""
+
+    status = 403
+    code = "foreign_origin"
+    closes = True
 
 
 class NoSuchMethod(ProxyError):
@@ -72,6 +152,14 @@ class UpstreamUnreachable(ProxyError):
     code = "upstream_unreachable"
 
 
+class UpstreamDown(UpstreamUnreachable):
+    """The last attempts found no connection to the upstream, and neither did one just now."""
+
+    status = 503
+    code = "upstream_down"
+    retry_after_seconds = 1
+
+
 class UpstreamStalled(ProxyError):
     """The upstream was silent for longer than `upstream.idle_timeout_seconds`."""
 
@@ -83,11 +171,23 @@ class StoreError(ProxyError):
     """The store cannot be read or written; the request goes on without it."""
 
     code = "store"
-class UpstreamDown(UpstreamUnreachable):
-    """The last attempts found no connection to the upstream, and neither did one just now."""
-
-    status = 503
-    code = "upstream_down"
-    retry_after_seconds = 1
 
 
+TOLD: tuple[type[ProxyError], ...] = (
+    ProxyError,
+    AmbiguousBody,
+    BadEncoding,
+    BadKey,
+    BadPath,
+    BodyTooLarge,
+    ForeignHost,
+    ForeignOrigin,
+    NoSuchMethod,
+    Overloaded,
+    RequestTooSlow,
+    Stopping,
+    UpstreamDown,
+    UpstreamStalled,
+    UpstreamUnreachable,
+)
+"""Those that a client gets for an answer."""

@@ -43,6 +43,9 @@ _OF_ANOTHER_BODY = hd.OF_THE_BYTES | {
 
 T = TypeVar("T")
 
+UNREAD = Prepared(body=None, outcome=Outcome.NONE)
+"""A request that goes upstream as it came, unmeasured."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Services:
@@ -79,7 +82,7 @@ class Exchange:
         services = self._services
         started = time.perf_counter()
         asked = self._understood(raw, url)
-        prepared = Prepared(body=None, outcome=Outcome.NONE)
+        prepared = UNREAD
         if asked is not None:
             begun = asyncio.Event()
             prepared = await self._prepared(asked, begun)
@@ -103,9 +106,9 @@ class Exchange:
 
     def _understood(self, raw: bytes, url: str) -> Asked | None:
         """The request in our words; None where it is to be forwarded untouched."""
-        limit = self._services.config.server.max_body_bytes
+        limits = self._services.config.limits
         try:
-            asked = understand(raw, url, self._client, self._dialect, limit)
+            asked = understand(raw, url, self._client, self._dialect, limits)
         except ProxyError:
             raise
         except Exception:

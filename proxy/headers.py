@@ -28,7 +28,7 @@ _RESTATED = frozenset((b"host", b"content-length", b"expect"))
 OFF_SWITCH = b"x-compaction"
 _FOR_US = frozenset((OFF_SWITCH,))
 # By these a caller is told from others.
-_CREDENTIALS = (b"authorization", b"x-api-key", b"api-key")
+CREDENTIALS = (b"authorization", b"x-api-key", b"api-key")
 # They hold for the very bytes of a body, and no longer for one that was changed.
 OF_THE_BYTES = frozenset((b"content-encoding", b"content-md5", b"content-digest", b"digest", b"repr-digest"))
 # They describe a body, or what the client can read.
@@ -57,7 +57,7 @@ def for_client(headers: Iterable[Raw]) -> list[Raw]:
 def credentials(headers: Iterable[Raw]) -> tuple[str, ...]:
     """What tells this caller from others, in a fixed order."""
     found = {name.lower(): value.decode("latin-1") for name, value in headers}
-    return tuple(found.get(name, "") for name in _CREDENTIALS)
+    return tuple(found.get(name, "") for name in CREDENTIALS)
 
 
 def value_of(headers: Iterable[Raw], name: bytes) -> str:

@@ -17,15 +17,7 @@ from proxy.asked import Trigger
 from proxy.core.notes import Flag, Reason
 from proxy.core.trim import What
 from proxy.dialects.base import Usage
-from proxy.errors import (
-    BadEncoding,
-    BodyTooLarge,
-    NoSuchMethod,
-    ProxyError,
-    UpstreamStalled,
-    UpstreamUnreachable,
-)
-    UpstreamDown,
+from proxy.errors import TOLD
 from proxy.metrics_conversations import Cause, Conversations
 
 # An attacker, or a client with a typo in a loop, must not be able to fill the registry.
@@ -73,7 +65,9 @@ class Metrics:
         now: Seconds, monotonic, for how long a conversation counts as under way.
     """
 
-    def __init__(self, registry: CollectorRegistry, now: Callable[[], float] = time.monotonic) -> None:
+    def __init__(  # noqa: PLR0915 (a list is as long as it is)
+        self, registry: CollectorRegistry, now: Callable[[], float] = time.monotonic
+    ) -> None:
         # They would double the number of series, and nothing here asks for them.
         disable_created_metrics()  # type: ignore[no-untyped-call]  # it has no annotations
         self.registry = registry
@@ -109,18 +103,11 @@ class Metrics:
             ("dialect", "reason"),
         )
         # As in `_begin`; the other errors never reach a client.
-        for error in (
-            ProxyError,
-            BadEncoding,
-            BodyTooLarge,
-            NoSuchMethod,
-            UpstreamStalled,
-            UpstreamUnreachable,
-        ):
+        for error in TOLD:
             self.refused.labels(error.code)
         self.in_flight = gauge("proxy_in_flight_requests", "Requests being answered.")
+        self.waiting = gauge("proxy_waiting_requests", "Requests that wait in line for their turn.")
         self.overhead = histogram(
-            UpstreamDown,
             "proxy_overhead_seconds",
             "The proxy's own work before a request went upstream, questions to the upstream included, "
             "notes not.",
@@ -142,11 +129,16 @@ class Metrics:
             "Compactions made, by what set them off and whether earlier notes were folded in.",
             ("model", "trigger", "folded"),
         )
+        self.masked = counter(
+            "context_masked_total",
+            "Compactions without notes: old results cut to a line each, by what set them off.",
+            ("model", "trigger"),
+        )
         self.tokens_before = histogram(
-            "context_compaction_before_tokens", "Prompt before a compaction.", _TOKENS
+            "context_compaction_before_tokens", "Prompt before a compaction, with notes or without.", _TOKENS
         )
         self.tokens_after = histogram(
-            "context_compaction_after_tokens", "Prompt after a compaction.", _TOKENS
+            "context_compaction_after_tokens", "Prompt after a compaction, with notes or without.", _TOKENS
         )
         self.trimmed = counter(
             "context_trimmed_total",
@@ -211,6 +203,10 @@ class Metrics:
         self.upstream_up = gauge(
             "upstream_up", "Whether the upstream answered when last asked; asked by a scrape."
         )
+        self.circuit_open = gauge(
+            "upstream_circuit_open",
+            "1 while requests are answered with 503 at once, since no connection could be had lately.",
+        )
         self.window = gauge("upstream_window_tokens", "Window in force.", _MODEL)
         self.first_byte = histogram(
             "upstream_first_byte_seconds", "From sending a request to the head of its answer.", _SECONDS
@@ -222,10 +218,6 @@ class Metrics:
         )
         self.completion_tokens = counter(
             "upstream_completion_tokens_total",
-        self.circuit_open = gauge(
-            "upstream_circuit_open",
-            "1 while requests are answered with 503 at once, since no connection could be had lately.",
-        )
             "Completion tokens as the upstream reports them, notes requests not included.",
             _MODEL,
         )
@@ -279,6 +271,7 @@ class Metrics:
         for trigger in Trigger:
             for folded in ("false", "true"):
                 self.compacted.labels(model, trigger.value, folded)
+            self.masked.labels(model, trigger.value)
         for reason in Reason:
             self.failed.labels(model, reason.value)
         for what in What:

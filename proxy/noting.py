@@ -167,7 +167,8 @@ class Noting:
         replaced = conversation.messages[conversation.brief_end :]
         # Where others filled a shared pool together with it, it is asked again alone.
         for alone in (True,) if terms.found.slots == 1 else (False, True):
-            async with self._turnstile.alone() if alone else nullcontext():
+            gate = self._turnstile.alone() if alone else nullcontext()
+            async with gate, self._turnstile.notes.one():
                 answer = await ask_for_notes(
                     self._upstream,
                     asked.dialect,

@@ -4,9 +4,10 @@ Pass a request on as it is, and its answer back: every endpoint that is not comp
 Both bodies pass as they come.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 
 from proxy import headers as hd
+from proxy.admission import Places
 from proxy.client import Client
 from proxy.upstream import Response, Upstream
 
@@ -17,31 +18,52 @@ STREAM_HEADERS = ((b"x-accel-buffering", b"no"), (b"cache-control", b"no-cache")
 _READ_FIRST_BYTES = 1024 * 1024
 
 
-async def relay(upstream: Upstream, client: Client, url: str, limit: int) -> None:
+async def relay(
+    upstream: Upstream,
+    client: Client,
+    url: str,
+    limit: int,
+    places: Places,
+    *,
+    told: Sequence[tuple[bytes, bytes]] = (),
+) -> None:
     """
-    Answer *client* with what the upstream answers at *url*.
+    Answer *client* with what the upstream answers at *url*, and headers of our own in *told*.
 
     Raises:
         BodyTooLarge: Where the request's body is over *limit* bytes.
+        RequestTooSlow: Where it does not come to its end.
         ClientGone: Where the client left before its body was complete.
+        Overloaded: Where there is no place for it.
         UpstreamUnreachable: If there is no answer, or it breaks off.
         UpstreamStalled: If it is silent for too long.
     """
     length = client.body_length(limit)
     is_long = length is None or length > _READ_FIRST_BYTES
     body = client.body(limit) if is_long else await client.whole_body(limit)
-    await client.while_there(_pass(upstream, client, url, body, length))
+
+    async def passing() -> None:
+        async with places.one():
+            await _pass(upstream, client, url, body, length, told=told)
+
+    await client.while_there(passing())
 
 
 async def _pass(
-    upstream: Upstream, client: Client, url: str, body: bytes | AsyncIterator[bytes], length: int | None
+    upstream: Upstream,
+    client: Client,
+    url: str,
+    body: bytes | AsyncIterator[bytes],
+    length: int | None,
+    *,
+    told: Sequence[tuple[bytes, bytes]],
 ) -> None:
     headers = hd.for_upstream(client.headers)
     if not isinstance(body, bytes) and length is not None:
         headers.append(("content-length", str(length)))
     response = await upstream.send(client.method, url, headers=headers, body=body)
     try:
-        await client.head(response.status, answer_headers(response))
+        await client.head(response.status, [*answer_headers(response), *told])
         async for chunk in response.chunks():
             await client.chunk(chunk)
         await client.end()

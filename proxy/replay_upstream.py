@@ -94,6 +94,7 @@ class AssumedServer(Upstream):
         headers: Headers = (),
         body: bytes | AsyncIterator[bytes] = b"",
         idle_timeout_seconds: float | None = None,
+        even_if_down: bool = False,
     ) -> Response:
         """One request of the compactor; nothing goes anywhere."""
         path = url.removeprefix(_URL)

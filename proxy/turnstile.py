@@ -1,5 +1,5 @@
 """
-Let requests to the upstream pass side by side, some of them alone, and some only while nobody needs the place.
+Let requests to the upstream pass side by side, some alone, and some only while nobody needs the place.
 
 A server with a single slot must not be given notes and an agent's own call at once, and a
 call that found the shared pool full is asked again alone. Work that nobody waits for yet is
@@ -11,6 +11,8 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+
+from proxy.admission import Places
 
 LONGEST_WAIT_SECONDS = 120.0
 
@@ -24,10 +26,20 @@ class _Behind:
 
 
 class Turnstile:
-    """For one event loop."""
+    """
+    For one event loop.
 
-    def __init__(self, longest_wait_seconds: float = LONGEST_WAIT_SECONDS) -> None:
+    Args:
+        longest_wait_seconds: Until one passes all the same.
+        notes: Sets of notes that may be written at once.
+
+    Attributes:
+        notes: The places for them.
+    """
+
+    def __init__(self, longest_wait_seconds: float = LONGEST_WAIT_SECONDS, notes: int = 16) -> None:
         self._longest_wait = longest_wait_seconds
+        self.notes = Places(notes)
         self._waiters: list[asyncio.Future[None]] = []
         self._inside = 0
         self._alone = 0

@@ -2,7 +2,7 @@
 Read a request for a completion, or say why it is forwarded untouched.
 
 What is not understood is left to the upstream to judge; only a body that contradicts its own
-Content-Encoding, or grows beyond the limit, is refused here.
+Content-Encoding is refused here.
 """
 
 from enum import StrEnum
@@ -10,9 +10,10 @@ from enum import StrEnum
 from proxy import headers as hd
 from proxy.asked import Asked
 from proxy.client import Client
+from proxy.config_limits import LimitsConfig
 from proxy.dialects.base import Dialect
 from proxy.encodings import decoded, is_known
-from proxy.errors import HeldByServer, NotUnderstood
+from proxy.errors import BodyTooLarge, HeldByServer, NotUnderstood
 
 
 class Untouched(StrEnum):
@@ -22,9 +23,13 @@ class Untouched(StrEnum):
     UNKNOWN_CODING = "unknown_coding"
     HELD_BY_SERVER = "held_by_server"
     NOT_UNDERSTOOD = "not_understood"
+    TOO_LARGE = "too_large"
+    TOO_MANY_MESSAGES = "too_many_messages"
 
 
-def understand(raw: bytes, url: str, client: Client, dialect: Dialect, limit: int) -> Asked | Untouched:
+def understand(
+    raw: bytes, url: str, client: Client, dialect: Dialect, limits: LimitsConfig
+) -> Asked | Untouched:
     """
     The request in the proxy's words.
 
@@ -33,11 +38,10 @@ def understand(raw: bytes, url: str, client: Client, dialect: Dialect, limit: in
         url: Where upstream it goes.
         client: For its headers.
         dialect: Of the endpoint.
-        limit: Most bytes of the body once its coding is undone.
+        limits: Of what is looked into.
 
     Raises:
         BadEncoding: If the body is not what its Content-Encoding says.
-        BodyTooLarge: If it grows beyond *limit*.
     """
     if client.header(hd.OFF_SWITCH).strip().lower() == "off":
         return Untouched.SWITCHED_OFF
@@ -45,15 +49,33 @@ def understand(raw: bytes, url: str, client: Client, dialect: Dialect, limit: in
     if coding and not is_known(coding):
         return Untouched.UNKNOWN_CODING
     try:
-        parsed = dialect.parse(decoded(raw, coding, limit) if coding else raw)
+        body = decoded(raw, coding, limits.understood_bytes) if coding else raw
+        if _may_hold_more_values(body, limits.understood_values):
+            return Untouched.TOO_LARGE
+        parsed = dialect.parse(body)
+    except BodyTooLarge:
+        return Untouched.TOO_LARGE
     except HeldByServer:
         return Untouched.HELD_BY_SERVER
     except NotUnderstood:
         return Untouched.NOT_UNDERSTOOD
+    if len(parsed.conversation.messages) > limits.understood_messages:
+        return Untouched.TOO_MANY_MESSAGES
     return Asked(
         dialect=dialect,
         parsed=parsed,
         url=url,
         headers=hd.for_own_request(client.headers),
-        credentials=hd.credentials(client.headers),
+        credentials=client.credentials,
     )
+
+
+def _may_hold_more_values(body: bytes, most: int) -> bool:
+    """
+    Whether the JSON may hold more than *most* values; too many are counted where texts hold commas.
+
+    A body of two bytes for each value takes fifty times its size in memory once it is parsed.
+    """
+    if len(body) <= 2 * most:
+        return False
+    return body.count(b",") + body.count(b"[") + body.count(b"{") > most

@@ -11,6 +11,7 @@ import pytest
 
 from proxy.app import make_app
 from proxy.config import Config, ContextConfig, MetricsConfig, ServerConfig, StoreConfig, UpstreamConfig
+from proxy.config_limits import LimitsConfig
 from proxy.serve import server_config
 from tests.support import wire_bytes
 from tests.support.raw_client import ask
@@ -38,6 +39,7 @@ async def fronted(
     server: Mapping[str, Any] | None = None,
     reach: Mapping[str, Any] | None = None,
     context: Mapping[str, Any] | None = None,
+    limits: Mapping[str, Any] | None = None,
     store: StoreConfig = MEMORY,
     metrics: bool = True,
     environ: Mapping[str, str] | None = None,
@@ -45,12 +47,14 @@ async def fronted(
     """
     The base URL of a proxy before *upstream*.
 
-    *server*, *reach* and *context* are members of `[server]`, `[upstream]` and `[context]`.
+    *server*, *reach*, *context* and *limits* are members of `[server]`, `[upstream]`, `[context]`
+    and `[limits]`.
     """
     config = Config(
         server=ServerConfig(**server or {}),
         upstream=UpstreamConfig(url=upstream, **reach or {}),
         context=ContextConfig(**context or {}),
+        limits=LimitsConfig(**limits or {}),
         store=store,
         metrics=MetricsConfig(enabled=metrics),
     )

@@ -133,6 +133,19 @@ class RawRequest:
         headers = [(n, v.strip()) for n, _, v in (line.partition(":") for line in head[1:] if line)]
         return RawAnswer(int(head[0].split(" ")[1]), head[0], headers, self._reader, self._writer)
 
+    def write(self, data: bytes) -> None:
+        """Send more, as it is."""
+        assert self._writer is not None
+        self._writer.write(data)
+
+    async def is_closed(self) -> bool:
+        """Whether the server closes the connection without another word; waits until it says either."""
+        assert self._reader is not None
+        try:
+            return not await self._reader.read(1)
+        except ConnectionError:
+            return True
+
     def reset(self) -> None:
         """Leave with an RST before or during the answer."""
         assert self._writer is not None
