@@ -3,18 +3,15 @@ Talk HTTP to the upstream.
 
 Bytes in, bytes out: nothing is decoded, no redirect followed, no cookie kept, no
 header added that the client did not send. Slow is not gone: there is a limit on
-connecting and one on silence, none on the whole. The transport is httpx-aiohttp's, called
-without httpx's client: its own interface is the one that relays chunks as they come.
+connecting and one on silence, none on the whole. aiohttp's client is spoken to directly:
+what httpx puts around it takes longer than all the rest of a short request.
 """
 
 import time
 from collections.abc import AsyncIterator, Sequence
-from contextvars import ContextVar
 from dataclasses import dataclass
 
 import aiohttp
-import httpx
-from httpx_aiohttp import AiohttpTransport
 from multidict import CIMultiDict
 from yarl import URL
 
@@ -34,9 +31,6 @@ MAX_CONNECTIONS = 1000
 MAX_ANSWER_BYTES = 8 * 1024 * 1024
 _PIECE_BYTES = 256 * 1024
 
-# Target and headers of the request that is being sent. httpx's own types would undo escapes in
-# the one, and join repeats and refuse what is not ASCII in the other.
-_AS_SENT: ContextVar[tuple[URL, Headers]] = ContextVar("_AS_SENT")
 # These state how the body is really sent.
 _FRAMING = ("host", "content-length", "transfer-encoding")
 
@@ -53,14 +47,15 @@ class Answer:
 class Response:
     """A response whose body has not been read yet; `close` ends the upstream's work."""
 
-    def __init__(self, response: httpx.Response) -> None:
+    def __init__(self, response: aiohttp.ClientResponse) -> None:
         self._response = response
-        self.status = response.status_code
-        self.headers: list[tuple[bytes, bytes]] = [(k.lower(), v) for k, v in response.headers.raw]
+        self.status = response.status
+        self.headers: list[tuple[bytes, bytes]] = [(k.lower(), v) for k, v in response.raw_headers]
 
     def header(self, name: str) -> str:
-        """The value of a header; empty where it is absent."""
-        return str(self._response.headers.get(name, ""))
+        """The value of a header, several joined by commas; empty where it is absent."""
+        wanted = name.encode()
+        return ", ".join([value.decode("latin-1") for key, value in self.headers if key == wanted])
 
     async def chunks(self) -> AsyncIterator[bytes]:
         """
@@ -70,12 +65,11 @@ class Response:
             UpstreamUnreachable: If the connection breaks in mid-body.
             UpstreamStalled: If it is silent for too long.
         """
-        stream = self._response.stream
-        assert isinstance(stream, httpx.AsyncByteStream)
+        read = self._response.content.readany
         try:
-            async for chunk in stream:
+            while chunk := await read():
                 yield chunk
-        except (httpx.TransportError, aiohttp.ClientError, OSError) as error:
+        except (aiohttp.ClientError, OSError) as error:
             raise _said(error, "in the middle of its answer") from error
 
     async def read(self, limit: int = MAX_ANSWER_BYTES) -> bytes:
@@ -91,7 +85,8 @@ class Response:
 
     async def close(self) -> None:
         """Let go; a body that was not read to its end takes the connection with it."""
-        await self._response.aclose()
+        self._response.release()
+        await self._response.wait_for_close()
 
 
 class Upstream:
@@ -118,20 +113,23 @@ class Upstream:
     ) -> None:
         self.target = Target.of(url)
         self._key = key
-        self._timeout = {
-            "connect": connect_timeout_seconds,
-            "read": idle_timeout_seconds,
-            "write": idle_timeout_seconds,
-            "pool": None,
-        }
+        self._timeout = aiohttp.ClientTimeout(
+            sock_connect=connect_timeout_seconds, sock_read=idle_timeout_seconds
+        )
+        self._session: aiohttp.ClientSession | None = None
         self.circuit = Circuit(
             self.target.root,
-            lambda: try_connection(self.target.root, self._timeout["connect"] or 0),
+            lambda: try_connection(self.target.root, connect_timeout_seconds),
             now=time.monotonic,
         )
-        self._transport = AiohttpTransport(client=self._session, trust_env=False)
 
-    def _session(self) -> aiohttp.ClientSession:
+    def _opened(self) -> aiohttp.ClientSession:
+        """The session; it can only be made inside the loop that it is for."""
+        if self._session is None:
+            self._session = self._made()
+        return self._session
+
+    def _made(self) -> aiohttp.ClientSession:
         return aiohttp.ClientSession(
             connector=Connector(self.circuit, limit=MAX_CONNECTIONS, keepalive_timeout=KEEPALIVE_SECONDS),
             cookie_jar=aiohttp.DummyCookieJar(),
@@ -140,7 +138,6 @@ class Upstream:
             trust_env=False,
             max_line_size=65536,
             max_field_size=65536,
-            middlewares=(_keep_as_sent,),
         )
 
     async def send(
@@ -167,25 +164,30 @@ class Upstream:
         """
         if self.circuit.is_open and not even_if_down:
             await self.circuit.pass_through()
-        timeout = dict(self._timeout)
+        timeout = self._timeout
         if idle_timeout_seconds is not None:
-            timeout["read"] = idle_timeout_seconds
-        sent = [*self._with_key(headers)]
-        framing = [(k, v) for k, v in sent if k.lower() in _FRAMING]
-        if isinstance(body, bytes) and (body or method in ("POST", "PUT", "PATCH")):
-            framing = [("content-length", str(len(body)))]
-        _AS_SENT.set((URL(url, encoded=True), sent))
+            timeout = aiohttp.ClientTimeout(sock_connect=timeout.sock_connect, sock_read=idle_timeout_seconds)
+        sent = CIMultiDict(self._with_key(headers))
+        if isinstance(body, bytes):
+            for name in _FRAMING:
+                sent.popall(name, None)
+            if body or method in ("POST", "PUT", "PATCH"):
+                sent["content-length"] = str(len(body))
+        there = URL(url, encoded=True)
         for attempt in (1, 2):
-            request = httpx.Request(
-                method,
-                self.target.root,
-                headers=framing,
-                content=_in_pieces(body) if isinstance(body, bytes) else body,
-                extensions={"timeout": timeout},
-            )
             try:
-                return Response(await self._transport.handle_async_request(request))
-            except (httpx.TransportError, aiohttp.ClientError, OSError, ValueError) as error:
+                return Response(
+                    await self._opened().request(
+                        method,
+                        # aiohttp would make a header of credentials in it.
+                        there if there.raw_user is None else there.with_user(None),
+                        headers=sent,
+                        data=_in_pieces(body) if isinstance(body, bytes) else body,
+                        allow_redirects=False,
+                        timeout=timeout,
+                    )
+                )
+            except (aiohttp.ClientError, OSError, ValueError) as error:
                 again = attempt == 1 and isinstance(body, bytes) and _was_closed(error)
                 if not again:
                     raise _said(error, f"at {self.target.root}") from error
@@ -228,7 +230,8 @@ class Upstream:
     async def close(self) -> None:
         """Close every connection."""
         await self.circuit.close()
-        await self._transport.aclose()
+        if self._session is not None:
+            await self._session.close()
 
     def _with_key(self, headers: Headers) -> Headers:
         if not self._key:
@@ -247,41 +250,25 @@ def _in_pieces(body: bytes) -> bytes | AsyncIterator[bytes] | None:
     return pieces() if len(body) > _PIECE_BYTES else body or None
 
 
-async def _keep_as_sent(
-    request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
-) -> aiohttp.ClientResponse:
-    """Put back what the layers above have changed."""
-    url, headers = _AS_SENT.get()
-    framing = [(k, v) for k, v in request.headers.items() if k.lower() in _FRAMING]
-    kept = [(k, v) for k, v in headers if k.lower() not in _FRAMING]
-    request.url = url
-    request.headers = CIMultiDict([*framing, *kept])
-    return await handler(request)
-
-
 def _was_closed(error: Exception) -> bool:
     """Whether the upstream closed the connection before it answered."""
-    cause = error.__cause__ if isinstance(error, httpx.TransportError) else error
-    if isinstance(cause, aiohttp.ClientConnectorError):
+    if isinstance(error, aiohttp.ClientConnectorError):
         return False
     # It then quotes what it had read of the head: the upstream had begun to answer.
-    if isinstance(cause, aiohttp.ServerDisconnectedError) and not isinstance(cause.message, str):
+    if isinstance(error, aiohttp.ServerDisconnectedError) and not isinstance(error.message, str):
         return False
-    return isinstance(cause, aiohttp.ServerDisconnectedError | aiohttp.ClientOSError | ConnectionResetError)
+    return isinstance(error, aiohttp.ServerDisconnectedError | aiohttp.ClientOSError | ConnectionResetError)
 
 
 def _said(error: Exception, where: str) -> UpstreamUnreachable | UpstreamStalled:
-    cause = error.__cause__ or error
-    slow = isinstance(cause, aiohttp.SocketTimeoutError) or isinstance(error, httpx.ReadTimeout)
-    connecting = isinstance(cause, aiohttp.ConnectionTimeoutError)
-    if slow and not connecting:
+    if isinstance(error, aiohttp.SocketTimeoutError):
         return UpstreamStalled(
             f"the upstream {where} sent nothing for longer than `upstream.idle_timeout_seconds`; it may be "
             "overloaded, or processing a prompt that takes longer than this allows"
         )
     # aiohttp quotes the bytes that it could not read, and they may be of a conversation.
-    is_garbled = isinstance(cause, aiohttp.ClientResponseError | aiohttp.http_exceptions.HttpProcessingError)
-    reason = "what it sent is no HTTP" if is_garbled else _reason(cause)
+    is_garbled = isinstance(error, aiohttp.ClientResponseError | aiohttp.http_exceptions.HttpProcessingError)
+    reason = "what it sent is no HTTP" if is_garbled else _reason(error)
     return UpstreamUnreachable(
         f"the upstream went away {where} ({reason}); start it again, or check `upstream.url`"
         if where.startswith("in ")
@@ -289,7 +276,7 @@ def _said(error: Exception, where: str) -> UpstreamUnreachable | UpstreamStalled
     )
 
 
-def _reason(cause: BaseException) -> str:
-    if isinstance(cause, aiohttp.ClientConnectorError) and not isinstance(cause, aiohttp.ClientSSLError):
-        return reason_of(cause)
-    return str(cause) or type(cause).__name__
+def _reason(error: Exception) -> str:
+    if isinstance(error, aiohttp.ClientConnectorError) and not isinstance(error, aiohttp.ClientSSLError):
+        return reason_of(error)
+    return str(error) or type(error).__name__
