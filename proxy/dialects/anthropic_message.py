@@ -28,6 +28,9 @@ from proxy.errors import NotUnderstood
 _ROLES = {"user": Role.USER, "assistant": Role.ASSISTANT, "system": Role.SYSTEM}
 _REASONING = ("thinking", "redacted_thinking")
 MARKER = "cache_control"
+# A marker stands on a block, or on a block within a result's; deeper there is only what tools are
+# called with, and that may be nested as far as JSON is read.
+_MARKED_DEPTH = 8
 
 
 def read(item: Item) -> Message:
@@ -113,22 +116,26 @@ def without_markers(wire: dict[str, Any]) -> dict[str, Any]:
     return left
 
 
-def _unmarked(value: Any) -> Any:
+def _unmarked(value: Any, depth: int = _MARKED_DEPTH) -> Any:
+    if not depth:
+        return value
     if isinstance(value, dict):
-        return {k: _unmarked(v) for k, v in value.items() if k != MARKER}
+        return {k: _unmarked(v, depth - 1) for k, v in value.items() if k != MARKER}
     if isinstance(value, list):
-        return [_unmarked(entry) for entry in value]
+        return [_unmarked(entry, depth - 1) for entry in value]
     return value
 
 
-def find_markers(wire: Any) -> list[Any]:
-    """The cache markers of a message or a block, those inside results included."""
+def find_markers(wire: Any, depth: int = _MARKED_DEPTH) -> list[Any]:
+    """The cache markers of a message or a block, those inside results included, down to a *depth*."""
+    if not depth:
+        return []
     if isinstance(wire, list):
-        return [marker for entry in wire for marker in find_markers(entry)]
+        return [marker for entry in wire for marker in find_markers(entry, depth - 1)]
     if not isinstance(wire, dict):
         return []
     own = [wire[MARKER]] if wire.get(MARKER) is not None else []
-    return own + find_markers(wire.get("content"))
+    return own + find_markers(wire.get("content"), depth - 1)
 
 
 def _is_call(block: dict[str, Any]) -> bool:
