@@ -241,6 +241,7 @@ class Proxy:
 
     async def _upstream_told(self, timeout_seconds: float) -> str:
         """The same, with what that means for requests."""
+        await self.services.compactor.close()
         state = await self.upstream_state(timeout_seconds)
         if not self.upstream.circuit.is_open:
             return state

@@ -28,6 +28,8 @@ class Trigger(StrEnum):
     OVERFLOW = "overflow"
     RESUMED = "resumed"
 
+    AHEAD = "ahead"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
@@ -65,6 +67,7 @@ class Prepared:
         raw: The tokenizer's own estimate, for learning.
         key: Stands for exactly this prompt; empty where it was not measured.
         compacted: Whether this request has had its one compaction.
+        history: Digest of the client's whole history; empty where it was not measured.
         outgrown: Whether the client's own history would not have fitted the window.
     """
 
@@ -77,4 +80,5 @@ class Prepared:
     raw: int = 0
     key: bytes = b""
     compacted: bool = False
+    history: bytes = b""
     outgrown: bool = False

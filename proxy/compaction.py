@@ -99,6 +99,36 @@ class Compaction:
         finally:
             self._board.noting(*named, begins=False)
 
+    async def ahead(self, terms: Terms, past: Past, look: Look) -> Rewrite | None:
+        """
+        A compaction that is stored but not in use; None where it is not worth it, or came to nothing.
+
+        As a request could have one: in one step, if it has rested and not failed lately. Being
+        cancelled is no failure.
+        """
+        conversation = look.conversation
+        if not has_rested(conversation, look.rewrite) or past.retry_after_turns(conversation):
+            return None
+        made = Made(rewrite=look.rewrite)
+        try:
+            if look.total > terms.notes_room:
+                return None
+            decision = await asyncio.to_thread(self._decide, terms, look)
+            if not isinstance(decision, Compact):
+                return None
+            noted = await self._before_prefill(terms, look)
+            rewrite = await self._noting.compact(terms, noted, decision.replaced, is_step=False)
+            if isinstance(rewrite, Rewrite):
+                return rewrite
+            await self._refused(terms, past, made, look, rewrite)
+        except TimeoutError:
+            # There was no place at the upstream: nothing was tried.
+            return None
+        except Exception:
+            log_fault("notes ahead", self._metrics.faults.inc)
+            await self._gave_up(terms, past, made, look, Reason.FAULT)
+        return None
+
     def block(self, terms: Terms, look: Look, replaced: int) -> str:
         """The block for *replaced* messages with the notes that there are, for a trim."""
         before = look.rewrite

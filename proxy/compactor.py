@@ -9,6 +9,7 @@ still goes upstream.
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from proxy.ahead import Ahead
 from proxy.asked import Asked, Outcome, Prepared, Trigger
 from proxy.board import Board
 from proxy.compaction import Compaction, Made
@@ -23,9 +24,11 @@ from proxy.events import emit
 from proxy.looking import Look, Looking, Terms, budget_for
 from proxy.metrics import Metrics
 from proxy.noting import Noting
+from proxy.prewarm import Prewarm
 from proxy.rewrites import Past, Rewrites
 from proxy.sizing import Sizing
 from proxy.stores.base import Store
+from proxy.telling import Telling
 from proxy.trimming import Trimming
 from proxy.turnstile import Turnstile
 from proxy.upstream import Upstream
@@ -81,6 +84,7 @@ class Compactor:
         self._board = board
         self._rewrites = Rewrites(store)
         self._looking = Looking(config, upstream=upstream, sizing=sizing)
+        telling = Telling(metrics, board)
         noting = Noting(
             config,
             upstream=upstream,
@@ -88,7 +92,7 @@ class Compactor:
             looking=self._looking,
             metrics=metrics,
             turnstile=turnstile,
-            board=board,
+            telling=telling,
         )
         self._compaction = Compaction(
             config,
@@ -96,6 +100,19 @@ class Compactor:
             noting=noting,
             rewrites=self._rewrites,
             windows=windows,
+            metrics=metrics,
+            board=board,
+        )
+        self._ahead = Ahead(
+            config,
+            compaction=self._compaction,
+            looking=self._looking,
+            rewrites=self._rewrites,
+            prewarm=Prewarm(
+                config, upstream=upstream, looking=self._looking, counts=sizing.counts, metrics=metrics
+            ),
+            turnstile=turnstile,
+            telling=telling,
             metrics=metrics,
             board=board,
         )
@@ -152,10 +169,11 @@ class Compactor:
         terms = self._looking.terms(asked, digests, found, budget, trigger, look=look)
         made = Made(rewrite=past.rewrite)
         if may_compact and budget.compact_at and (overflow or budget.is_over(look.total)):
-            made = await self._compaction.run(terms, past, look, on_notes)
+            past, ready = await self._ahead.use(terms, past, look, on_notes)
+            made = ready or await self._compaction.run(terms, past, look, on_notes)
             if made.is_outdated and not is_again:
                 return await self._prepare(asked, on_notes, overflow, may_compact=may_compact, is_again=True)
-            if made.rewrite != past.rewrite:
+            if made.rewrite != look.rewrite:
                 look = await self._looking.look(asked, conversation, made.rewrite, found, budget)
         trimmed = None if budget.fits(look.total) else await self._trimming.trim(terms, look)
         return self._prepared(terms, trimmed or look, made, is_trimmed=trimmed is not None)
@@ -229,6 +247,32 @@ class Compactor:
             self._windows.worked(prepared.model, usage.prompt)
             self._board.answered(prepared.conversation, prepared.tokens, usage)
 
+    def answered(
+        self, asked: Asked, prepared: Prepared, usage: Usage | None, has_called: Callable[[], bool]
+    ) -> None:
+        """The answer is out; *has_called* tells whether it called tools, which takes the agent some time."""
+        prompt = usage.prompt if usage else prepared.tokens
+        if self._ahead.is_due(prepared, prompt) and has_called():
+            self._ahead.begin(prepared, lambda: self._again(asked), usage.completion if usage else 0)
+
+    async def until_idle(self) -> None:
+        """Wait until nothing is being made ahead of need."""
+        await self._ahead.until_idle()
+
+    async def close(self) -> None:
+        """End what no request waits for."""
+        await self._ahead.close()
+
+    async def _again(self, asked: Asked) -> tuple[Terms, Past, Look] | None:
+        """A request that was answered, as it stands now."""
+        begun = await self._begin(asked)
+        if begun is None:
+            return None
+        terms = self._looking.terms(
+            asked, begun.digests, begun.found, begun.budget, Trigger.AHEAD, look=begun.look
+        )
+        return terms, begun.past, begun.look
+
     async def _size(self, asked: Asked, found: Found) -> int:
         """About how many tokens a request has that was forwarded untouched."""
         anything = Budget(window=MOST_WINDOW, reserve=0)
@@ -236,6 +280,7 @@ class Compactor:
         return look.total
 
     def _prepared(self, terms: Terms, look: Look, made: Made, *, is_trimmed: bool) -> Prepared:
+        self._ahead.step_aside(terms.digests)
         body: bytes | None = None
         if look.rewrite is not None:
             try:
@@ -269,6 +314,7 @@ class Compactor:
             budget=terms.budget.limit,
             raw=look.measured.raw,
             key=look.measured.key,
+            history=terms.digests[-1],
             compacted=made.compacted or made.failed,
             outgrown=look.measured.whole >= terms.budget.window,
         )

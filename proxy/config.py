@@ -27,6 +27,7 @@ UpstreamKind = Literal[
 ]
 StoreKind = Literal["sqlite", "memory"]
 Strategy = Literal["notes", "mask-first"]
+Mode = Literal["inline", "ahead"]
 LogLevel = Literal["debug", "info", "warning", "error"]
 LogFormat = Literal["json", "text"]
 
@@ -116,6 +117,9 @@ class ContextConfig:
     compact_to: Annotated[float, Number(above=0)] = 0.25
     compact_keep_turns: Annotated[int, Whole(least=1)] = 3
     compact_min_gain: Annotated[float, Number()] = 0.15
+    mode: Annotated[Mode, OneOf(get_args(Mode))] = "inline"
+    compact_ahead_at: Annotated[float, Number(above=0)] = 0.5
+    prewarm: Annotated[bool, Flag()] = True
     strategy: Annotated[Strategy, OneOf(get_args(Strategy))] = "notes"
     notes_max_tokens: Annotated[int | Auto, Whole(least=64, auto=True)] = "auto"
     notes_reasoning_tokens: Annotated[int, Whole(least=0)] = 2048
@@ -250,6 +254,15 @@ def _contradictions(
         yield (
             f"{where('context', 'compact_at', 'compact_to')}: context.compact_to is {to:g} and compact_at "
             f"{at:g}, expected compact_to below compact_at; leave both out for 0.25 and 0.6"
+        )
+    ahead = context.compact_ahead_at
+    # Where notes are made inline it counts for nothing, whatever compact_at is.
+    is_used = context.mode == "ahead" and at > to
+    if is_used and all_fit("compact_at", "compact_to", "compact_ahead_at") and not to < ahead <= at:
+        yield (
+            f"{where('context', 'compact_ahead_at', 'compact_at', 'compact_to')}: context.compact_ahead_at "
+            f"is {ahead:g} with compact_at {at:g} and compact_to {to:g}, expected it above compact_to and "
+            f"not above compact_at; leave all three out for 0.5, 0.6 and 0.25"
         )
     shares = ("keep_user_share", "keep_task_share", "ledger_share")
     together = sum(getattr(context, name) for name in shares)

@@ -22,6 +22,7 @@ from proxy.dialects.base import Dialect, Waiting
 from proxy.errors import ProxyError
 from proxy.events import emit, log_fault
 from proxy.exchange_beginning import MOST_WHOLE_BYTES, Beginning, plain, read_beginning, read_rest, unread
+from proxy.exchange_called import has_called
 from proxy.exchange_refusal import refusal_behind_200
 from proxy.exchange_waiting import Heartbeats, send
 from proxy.metrics import OTHER_MODEL, Metrics, Overflowed
@@ -243,7 +244,7 @@ class Exchange:
                 self._services.renamed.remember(*waiting.renamed)
             if asked is not None and response.status == 200 and (streams or size <= keep):
                 try:
-                    self._record(prepared, response, head, b"".join(kept), streams=streams)
+                    self._record(asked, prepared, response, head, b"".join(kept), streams=streams)
                 except Exception:
                     log_fault("recording", self._services.metrics.faults.inc)
 
@@ -253,13 +254,17 @@ class Exchange:
             await self._client.chunk(left)
 
     def _record(
-        self, prepared: Prepared, response: Response, head: bytes, tail: bytes, *, streams: bool
+        self, asked: Asked, prepared: Prepared, response: Response, head: bytes, tail: bytes, *, streams: bool
     ) -> None:
         if streams and response.header("content-encoding"):
             return
-        usage = self._dialect.read_usage(head, plain(response, tail), is_stream=streams)
+        tail = plain(response, tail)
+        usage = self._dialect.read_usage(head, tail, is_stream=streams)
         if usage is not None:
             self._services.compactor.record(prepared, usage)
+        self._services.compactor.answered(
+            asked, prepared, usage, lambda: has_called(self._dialect, tail, is_stream=streams)
+        )
 
     async def _begin(self, prepared: Prepared, response: Response) -> None:
         if self._client.started:

@@ -3,6 +3,7 @@ Look at a history as it would be sent: the view, its size, and the terms that ho
 """
 
 from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 
 from proxy.asked import Asked, Trigger
@@ -56,6 +57,7 @@ class Terms:
         allowance: Most tokens left for reasoning before the notes.
         allowance_needed: How many of them must be left: all where the model reasons here.
         trigger: What set a compaction off, if there is one.
+        gate: How notes pass to the upstream that no request waits for; None where one does.
         count: Size of a text, at the scale of this very history: what other sessions taught of the
             model's tokens must not move what this one is shown.
     """
@@ -71,6 +73,7 @@ class Terms:
     allowance_needed: int
     trigger: Trigger
     count: Callable[[str], int]
+    gate: Callable[[], AbstractAsyncContextManager[None]] | None = None
 
     def allowance_for(self, prompt: int) -> int:
         """Tokens for reasoning in a notes request over a view of *prompt* tokens."""

@@ -18,6 +18,7 @@ from proxy.core.notes import Flag, Reason
 from proxy.core.trim import What
 from proxy.dialects.base import Usage
 from proxy.errors import TOLD
+from proxy.metrics_ahead import Fate, Prewarmed
 from proxy.metrics_conversations import Cause, Conversations
 
 # An attacker, or a client with a typo in a loop, must not be able to fill the registry.
@@ -198,6 +199,17 @@ class Metrics:
         self.notes_unsupported = counter(
             "notes_unsupported_total", "Claims in notes that the replaced turns do not support.", _MODEL
         )
+        self.notes_ahead = counter(
+            "context_notes_ahead_total",
+            "Notes begun ahead of need, by what became of them.",
+            ("model", "outcome"),
+        )
+        self.prewarms = counter(
+            "context_prewarms_total", "Prompts processed ahead of need.", ("model", "outcome")
+        )
+        self.prewarm_tokens = counter(
+            "context_prewarm_prompt_tokens_total", "Prompt tokens of prewarms.", ("model", "state")
+        )
 
         # The upstream, as the proxy sees it.
         self.upstream_up = gauge(
@@ -261,6 +273,10 @@ class Metrics:
         if usage.cached is not None:
             self.notes_cached.labels(model).observe(min(1.0, usage.cached / usage.prompt))
 
+    def prewarmed(self, model: str, usage: Usage) -> None:
+        """What the upstream reports of a prewarm."""
+        _count(self.prewarm_tokens, model, usage)
+
     def _kept(self, metric: T, labels: Sequence[str]) -> T:
         if labels == _MODEL:
             self._by_model.append(metric)
@@ -281,6 +297,11 @@ class Metrics:
         for state in State:
             self.prompt_tokens.labels(model, state.value)
             self.notes_prompt_tokens.labels(model, state.value)
+            self.prewarm_tokens.labels(model, state.value)
+        for fate in Fate:
+            self.notes_ahead.labels(model, fate.value)
+        for prewarmed in Prewarmed:
+            self.prewarms.labels(model, prewarmed.value)
         for outcome in Overflowed:
             self.overflows.labels(model, outcome.value)
         for cause in Cause:

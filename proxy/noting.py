@@ -7,11 +7,12 @@ never occurred; then what there is is used, flagged, or refused with a reason.
 
 import asyncio
 import time
-from collections.abc import Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
+from typing import Any
 
-from proxy.board import Board
+from proxy.asked import Trigger
 from proxy.config import ContextConfig
 from proxy.core.block import Notes, quote_speech, render_block
 from proxy.core.claims import are_many, lacks_references, mark_unverified, unsupported
@@ -30,6 +31,7 @@ from proxy.looking import Look, Looking, Terms
 from proxy.metrics import Metrics
 from proxy.notes_call import NotesAnswer, ask_for_notes
 from proxy.rewrites import Rewrites
+from proxy.telling import Telling
 from proxy.turnstile import Turnstile
 from proxy.upstream import Upstream
 
@@ -69,10 +71,10 @@ class Noting:
         looking: Looking,
         metrics: Metrics,
         turnstile: Turnstile,
-        board: Board,
+        telling: Telling,
     ) -> None:
         self._turnstile = turnstile
-        self._board = board
+        self._telling = telling
         self._config = config
         self._upstream = upstream
         self._rewrites = rewrites
@@ -110,7 +112,9 @@ class Noting:
             return Refused(Reason.NO_GAIN)
         if not is_step and not terms.budget.fits(after.total):
             return Refused(Reason.STILL_OVER)
-        rewrite = await self._rewrites.keep(terms.digests, conversation, rewrite)
+        is_ahead = terms.trigger is Trigger.AHEAD
+        keep = self._rewrites.keep_ahead if is_ahead else self._rewrites.keep
+        rewrite = await keep(terms.digests, conversation, rewrite)
         seconds = time.monotonic() - started
         self._tell(terms, look, after, rewrite=rewrite, written=written, seconds=seconds)
         return rewrite
@@ -165,10 +169,8 @@ class Noting:
         except NotUnderstood:
             return NotesAnswer(verdict=Rejected(Reason.NOT_RENDERED))
         replaced = conversation.messages[conversation.brief_end :]
-        # Where others filled a shared pool together with it, it is asked again alone.
-        for alone in (True,) if terms.found.slots == 1 else (False, True):
-            gate = self._turnstile.alone() if alone else nullcontext()
-            async with gate, self._turnstile.notes.one():
+        for gate in self._gates(terms):
+            async with gate(), self._turnstile.notes.one():
                 answer = await ask_for_notes(
                     self._upstream,
                     asked.dialect,
@@ -188,6 +190,12 @@ class Noting:
             self._metrics.noted(self._metrics.model(conversation.model), answer.usage)
         return answer
 
+    def _gates(self, terms: Terms) -> tuple[Callable[[], AbstractAsyncContextManager[None]], ...]:
+        """How the request passes; the next is tried where others filled a shared pool together with it."""
+        if terms.gate is not None:
+            return (terms.gate,)
+        return (self._turnstile.alone,) if terms.found.slots == 1 else (nullcontext, self._turnstile.alone)
+
     def _tell(
         self,
         terms: Terms,
@@ -198,50 +206,28 @@ class Noting:
         written: _Written,
         seconds: float,
     ) -> None:
-        conversation = look.conversation
-        model = self._metrics.model(conversation.model)
         usage = written.usage
-        notes_tokens = terms.count(written.notes)
-        folded = bool(look.rewrite and look.rewrite.notes)
-        end = conversation.brief_end
-        gone = conversation.messages[end : end + rewrite.replaced]
-        turns = sum(turn.start < end + rewrite.replaced for turn in conversation.turns)
-        self._board.compacted(
-            terms.conversation_id,
-            model=conversation.model,
-            before=look.total,
-            after=after.total,
-            turns=turns,
-            seconds=seconds,
-            trigger=terms.trigger.value,
-        )
+        notes: dict[str, Any] = {
+            "notes_tokens": terms.count(written.notes),
+            "notes_cached_tokens": usage.cached if usage else None,
+            "notes_prompt_tokens": usage.prompt if usage else None,
+            "flags": [flag.value for flag in written.flags],
+            "unsupported": written.unsupported,
+        }
+        flags = [flag.value for flag in written.flags]
+        self._telling.notes(look, tokens=terms.count(written.notes), seconds=seconds, flags=flags)
+        if terms.trigger is not Trigger.AHEAD:
+            self._telling.compacted(terms, look, after, rewrite, seconds=seconds, **notes)
+            return
         emit(
-            "context.compacted",
+            "context.noted_ahead",
             conversation=terms.conversation_id,
-            model=conversation.model,
-            trigger=terms.trigger.value,
+            model=look.conversation.model,
             tokens_before=look.total,
             tokens_after=after.total,
             seconds=round(seconds, 3),
-            replaced_from=end,
-            replaced_to=end + rewrite.replaced,
-            turns=turns,
-            calls=sum(len(message.calls) for message in gone),
-            notes_tokens=notes_tokens,
-            notes_cached_tokens=usage.cached if usage else None,
-            notes_prompt_tokens=usage.prompt if usage else None,
-            folded=folded,
-            flags=[flag.value for flag in written.flags],
-            unsupported=written.unsupported,
+            **notes,
         )
-        metrics = self._metrics
-        metrics.compacted.labels(model, terms.trigger.value, str(folded).lower()).inc()
-        metrics.tokens_before.labels(model).observe(look.total)
-        metrics.tokens_after.labels(model).observe(after.total)
-        metrics.notes_seconds.labels(model).observe(seconds)
-        metrics.notes_tokens.labels(model).inc(notes_tokens)
-        for flag in written.flags:
-            metrics.notes_flagged.labels(model, flag.value).inc()
 
 
 def _correction(answer: NotesAnswer, invented: Sequence[str]) -> str:

@@ -102,6 +102,23 @@ class Rewrites:
             return await self.keep(digests, conversation, replace(rewrite, seen=whole))
         return stored if stored and _applies(stored, conversation) else rewrite
 
+    async def find_ahead(
+        self, digests: Sequence[bytes], conversation: Conversation, now: Rewrite | None
+    ) -> Rewrite | None:
+        """One made ahead of need over what this history continues, newer than what is in use *now*."""
+        ahead = await self._longest(Shelf.AHEAD, digests[conversation.brief_end + 1 :], conversation)
+        if ahead is None or now is None:
+            return ahead
+        return ahead if ahead.replaced > now.replaced and ahead.seen > now.compacted_at else None
+
+    async def keep_ahead(
+        self, digests: Sequence[bytes], conversation: Conversation, rewrite: Rewrite
+    ) -> Rewrite:
+        """Store *rewrite* where no request finds it by itself; returns the first that was stored there."""
+        at = digests[conversation.brief_end + rewrite.seen]
+        stored = from_bytes(await self._store.add(Shelf.AHEAD, at, to_bytes(rewrite)))
+        return stored if stored and _applies(stored, conversation) else rewrite
+
     async def keep_failure(
         self, digests: Sequence[bytes], conversation: Conversation, before: Failure | None
     ) -> Failure:

@@ -193,6 +193,17 @@ def test_a_value_of_the_wrong_type_or_range_is_refused(tmp_path: Path, text: str
             "window = 512\nnotes_max_tokens = 600", "notes_max_tokens is 600", id="notes over the window"
         ),
         pytest.param("keep_user_share = 0.9", "is 1.1, expected less than 1", id="shares over the whole"),
+        pytest.param(
+            'compact_ahead_at = 0.7\nmode = "ahead"',
+            "compact_ahead_at is 0.7 with compact_at 0.6 and compact_to 0.25",
+            id="notes ahead over compact_at",
+        ),
+        pytest.param(
+            'compact_at = 0.4\nmode = "ahead"', "compact_ahead_at is 0.5 with compact_at 0.4", id="by default"
+        ),
+        pytest.param(
+            'compact_ahead_at = 0.2\nmode = "ahead"', "compact_ahead_at is 0.2", id="ahead at compact_to"
+        ),
     ],
 )
 def test_values_that_contradict_each_other_are_refused(tmp_path: Path, text: str, fault: str) -> None:
@@ -207,6 +218,18 @@ def test_a_value_that_does_not_fit_is_not_also_called_a_contradiction(tmp_path: 
 
 def test_compact_at_0_switches_compaction_off_whatever_compact_to_is(tmp_path: Path) -> None:
     assert faults(tmp_path, "[context]\ncompact_at = 0\ncompact_to = 0.9") == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param("compact_at = 0.4", id="notes are made inline"),
+        pytest.param('mode = "ahead"\ncompact_at = 0', id="compaction is off"),
+        pytest.param('mode = "ahead"\ncompact_ahead_at = 0.6', id="at compact_at"),
+    ],
+)
+def test_compact_ahead_at_counts_only_where_notes_are_made_ahead(tmp_path: Path, text: str) -> None:
+    assert faults(tmp_path, f"[context]\n{text}") == []
 
 
 @pytest.mark.parametrize(

@@ -16,13 +16,14 @@ class Shelf(StrEnum):
 
     `SEEN` holds compactions under the whole history that was seen, `RANGE` under the
     replaced range alone, `TRIMMED` trims under the history that was seen, `FAILED` the
-    attempts that came to nothing.
+    attempts that came to nothing. `AHEAD` holds compactions that are not in use yet.
     """
 
     SEEN = "seen"
     RANGE = "range"
     TRIMMED = "trimmed"
     FAILED = "failed"
+    AHEAD = "ahead"
 
 
 class Store(Protocol):
