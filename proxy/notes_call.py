@@ -108,6 +108,7 @@ async def ask_for_notes(
     count: Callable[[str], int],
     sources: Sequence[str],
     earlier: str = "",
+    instruction: str = "",
     idle_timeout_seconds: float,
 ) -> NotesAnswer:
     """
@@ -124,6 +125,7 @@ async def ask_for_notes(
         count: Tokens of a text.
         sources: Texts that the notes must not copy.
         earlier: Notes that they fold; empty for none.
+        instruction: What the model is asked, which the notes must not repeat.
         idle_timeout_seconds: Longest silence.
     """
     try:
@@ -136,7 +138,14 @@ async def ask_for_notes(
         return NotesAnswer(verdict=Rejected(Reason.UNREACHABLE))
     try:
         return await _read(
-            response, dialect, room=room, limit=limit, count=count, sources=sources, earlier=earlier
+            response,
+            dialect,
+            room=room,
+            limit=limit,
+            count=count,
+            sources=sources,
+            earlier=earlier,
+            instruction=instruction,
         )
     except UpstreamStalled:
         return NotesAnswer(verdict=Rejected(Reason.TIMEOUT), status=response.status)
@@ -156,6 +165,7 @@ async def _read(
     count: Callable[[str], int],
     sources: Sequence[str],
     earlier: str,
+    instruction: str,
 ) -> NotesAnswer:
     if response.status != _OK:
         return _refused(response.status, read_overflow(response.status, await _whole(response)))
@@ -183,6 +193,7 @@ async def _read(
         count=count,
         sources=sources,
         earlier=earlier,
+        instruction=instruction,
     )
     return NotesAnswer(verdict=verdict, usage=usage, status=response.status)
 

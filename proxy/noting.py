@@ -182,6 +182,7 @@ class Noting:
                     count=terms.count,
                     sources=[text for text in spoken_texts(replaced) if text],
                     earlier=look.rewrite.notes if look.rewrite else "",
+                    instruction=how.instruction,
                     idle_timeout_seconds=self._config.notes_idle_timeout_seconds,
                 )
             if answer.overflow is None or not answer.overflow.pool_full:

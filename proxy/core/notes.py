@@ -25,6 +25,8 @@ _FAR_OVER = 1.5
 _COPY_SHARE = 0.8
 _COPY_LINE_CHARS = 40
 _COPY_LEAST_LINES = 4
+# Headings that the instruction names are shorter, and belong into the notes.
+_INSTRUCTION_CHARS = 30
 
 
 class Reason(StrEnum):
@@ -79,6 +81,7 @@ RETRY_COPY = (
     "The last attempt copied the conversation. Do not repeat it: write a record of it in your own words, "
     "much shorter than the conversation."
 )
+RETRY_INSTRUCTION = "The last attempt repeated what it was asked. Do not repeat it: write the record itself."
 
 _THINKING = re.compile(r"<(think|thinking|reasoning)>.*?(?:</\1>|\Z)", re.DOTALL)
 # Templates that open the reasoning themselves leave only its end in the answer.
@@ -126,6 +129,7 @@ def judge(
     count: Callable[[str], int],
     sources: Sequence[str],
     earlier: str = "",
+    instruction: str = "",
 ) -> Accepted | Rejected:
     """
     Whether an answer may stand for the replaced turns.
@@ -140,12 +144,16 @@ def judge(
         sources: Long texts of the input that it may have copied.
         earlier: Notes that it was to carry over what still holds of; it is a copy of them only
             where it adds nothing.
+        instruction: What the model was asked: what repeats it is left out, so that nobody obeys it later.
     """
     if called:
         return Rejected(Reason.TOOL_CALL, RETRY_TOOL)
     notes = without_reasoning(text)
     if not notes:
         return Rejected(Reason.ONLY_REASONING if reasoned or text.strip() else Reason.EMPTY)
+    notes = _without_instruction(notes, instruction)
+    if not notes:
+        return Rejected(Reason.EMPTY, RETRY_INSTRUCTION)
     if _MARKUP.search(notes) or _JSON_CALL.match(notes):
         return Rejected(Reason.TOOL_MARKUP, RETRY_TOOL)
     flags: list[Flag] = []
@@ -160,6 +168,16 @@ def judge(
     if _is_copy(notes, sources) or _adds_nothing(notes, earlier):
         flags.append(Flag.COPIED)
     return Accepted(notes, tuple(flags))
+
+
+def _without_instruction(notes: str, instruction: str) -> str:
+    """The lines that are not of the instruction, however those were broken."""
+    asked = " ".join(instruction.split())
+    if not asked:
+        return notes
+    lines = notes.split("\n")
+    kept = [line for line in lines if len(line) < _INSTRUCTION_CHARS or " ".join(line.split()) not in asked]
+    return notes if len(kept) == len(lines) else "\n".join(kept).strip()
 
 
 def _full_lines(notes: str, room: int, count: Callable[[str], int]) -> str:

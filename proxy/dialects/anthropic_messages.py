@@ -124,6 +124,8 @@ class AnthropicMessages:
             changed["tool_choice"] = dump({"type": "none"})
         elif "tool_choice" in body.fields:
             changed["tool_choice"] = dump({"type": "auto"}) if has_tools else None
+        if not has_tools and "tools" in body.fields:
+            changed["tools"] = None
         return put_together(body, changed)
 
     def read_usage(self, head: bytes, tail: bytes, *, is_stream: bool) -> Usage | None:

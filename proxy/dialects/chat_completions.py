@@ -103,6 +103,9 @@ class ChatCompletions:
             changed["tool_choice"] = dump("auto") if has_tools else None
         if "functions" in body.fields or "function_call" in body.fields:
             changed["function_call"] = dump("none") if body.value("functions") else None
+        if not has_tools:
+            # An empty list of tools, or a word about calls without any, is refused by some.
+            changed |= {field: None for field in ("tools", "parallel_tool_calls") if field in body.fields}
         return put_together(body, changed)
 
     def read_usage(self, head: bytes, tail: bytes, *, is_stream: bool) -> Usage | None:

@@ -109,6 +109,9 @@ class Responses:
             changed["tool_choice"] = dump("none")
         elif "tool_choice" in body.fields:
             changed["tool_choice"] = dump("auto") if has_tools else None
+        if not has_tools:
+            # An empty list of tools, or a word about calls without any, is refused by some.
+            changed |= {field: None for field in ("tools", "parallel_tool_calls") if field in body.fields}
         return put_together(body, changed)
 
     def read_usage(self, head: bytes, tail: bytes, *, is_stream: bool) -> Usage | None:
