@@ -18,11 +18,11 @@ from urllib.parse import unquote
 from starlette.types import ASGIApp, Scope
 from uvicorn import Config
 from uvicorn.protocols.http.flow_control import FlowControl
-from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.protocols.utils import get_local_addr, get_remote_addr
 from uvicorn.server import ServerState
 
 from proxy.connections_asgi import OneRequest
+from proxy.connections_patience import TOO_LARGE, Patience, PatientH11, limits_of, refusal
 
 _HEAD_END = b"\r\n\r\n"
 _NAME = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]++"
@@ -59,6 +59,9 @@ class Connection(asyncio.Protocol):
         self._missing_bytes = 0
         self._later = b""
         self._idle: asyncio.TimerHandle | None = None
+        limits = limits_of(config)
+        self._most_head_bytes = limits.head_bytes
+        self._patience = Patience(self._loop, limits.head_seconds, self._give_up)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Part of asyncio's protocol."""
@@ -67,11 +70,13 @@ class Connection(asyncio.Protocol):
         self._server = get_local_addr(self.transport)
         self._client = get_remote_addr(self.transport)
         self.server_state.connections.add(self)  # type: ignore[arg-type]  # it names its own classes
+        self._patience.start()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Part of asyncio's protocol."""
         self.server_state.connections.discard(self)
         self._is_used()
+        self._patience.stop()
         if self._exchange is not None:
             self._exchange.lost()
         self.flow.resume_writing()
@@ -125,6 +130,9 @@ class Connection(asyncio.Protocol):
         else:
             self._idle = self._loop.call_later(self.config.timeout_keep_alive, self.transport.close)
 
+    def _give_up(self) -> None:
+        self.transport.close()
+
     def _is_used(self) -> None:
         if self._idle is not None:
             self._idle.cancel()
@@ -134,7 +142,12 @@ class Connection(asyncio.Protocol):
         """A request begins with *data*."""
         if self.transport.is_closing():
             return
+        self._patience.stop()
         end = data.find(_HEAD_END) + len(_HEAD_END)
+        if end > self._most_head_bytes:
+            self.transport.write(refusal(TOO_LARGE, self._most_head_bytes))
+            self.transport.close()
+            return
         plain = _PLAIN.fullmatch(data, 0, end) if end >= len(_HEAD_END) else None
         fields = _FIELD.findall(plain[3]) if plain else []
         headers = [(name.lower(), value.rstrip(b"\t ")) for name, value in fields]
@@ -174,7 +187,7 @@ class Connection(asyncio.Protocol):
     def _hand_over(self, data: bytes) -> None:
         """From here on the connection is h11's."""
         self.server_state.connections.discard(self)
-        protocol = H11Protocol(self.config, self.server_state, self._app_state, self._loop)
+        protocol = PatientH11(self.config, self.server_state, self._app_state, self._loop)
         protocol.connection_made(self.transport)
         self.transport.set_protocol(protocol)
         protocol.data_received(data)

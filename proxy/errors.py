@@ -67,14 +67,6 @@ class BadPath(ProxyError):
     code = "bad_path"
 
 
-class AmbiguousBody(ProxyError):
-    """A request states its body's length in two ways: servers differ on where the next one begins."""
-
-    status = 400
-    code = "ambiguous_body"
-    closes = True
-
-
 class Overloaded(ProxyError):
     """There is no place for one more request now."""
 
@@ -175,7 +167,6 @@ class StoreError(ProxyError):
 
 TOLD: tuple[type[ProxyError], ...] = (
     ProxyError,
-    AmbiguousBody,
     BadEncoding,
     BadKey,
     BadPath,
