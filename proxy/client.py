@@ -182,20 +182,37 @@ class Client:
         Whatever the work raises is raised, unless the client has left. Work that fails because
         the body which it sends on broke off raises what `body` raised.
         """
-        task = asyncio.ensure_future(work)
+        me = asyncio.current_task()
+        assert me is not None
+        left = is_over = False
+
+        def gone(watch: "asyncio.Task[None]") -> None:
+            nonlocal left
+            if not is_over and not watch.cancelled():
+                left = True
+                me.cancel()
+
+        cancelling = me.cancelling()
         watch = asyncio.ensure_future(self._leaves())
+        watch.add_done_callback(gone)
         try:
-            await asyncio.wait((task, watch), return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            watch.cancel()
-            left = not task.done()
+            await work
+        except asyncio.CancelledError:
+            # Only what was asked for here ends here.
+            if not left or me.uncancel() > cancelling:
+                raise
+        except BaseException as error:
+            if not left and self._refusal is not None:
+                raise self._refusal from error
+            if not left:
+                raise
+            me.uncancel()
+        else:
             if left:
-                task.cancel()
-            # Both end here, so that nothing of a request outlives it.
-            results = await asyncio.gather(task, watch, return_exceptions=True)
-        error = results[0]
-        if not left and isinstance(error, BaseException):
-            raise self._refusal or error
+                me.uncancel()
+        finally:
+            is_over = True
+            watch.cancel()
 
     async def head(self, status: int, headers: Sequence[tuple[bytes, bytes]]) -> None:
         """

@@ -10,8 +10,6 @@ import json
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 
-import httpx
-
 from proxy.core.splice import splice
 from proxy.dialects.base import Dialect
 from proxy.errors import NotUnderstood
@@ -145,9 +143,21 @@ def _common(a: bytes, b: bytes) -> int:
     return low
 
 
+class _Made(Response):
+    """An answer that came from no network."""
+
+    def __init__(self, status: int, body: bytes) -> None:
+        self.status = status
+        self.headers = [(b"content-type", b"application/json")]
+        self._body = body
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        """All of it."""
+        yield self._body
+
+    async def close(self) -> None:
+        """There is nothing to let go."""
+
+
 def _json(value: object, status: int = 200) -> Response:
-    return Response(
-        httpx.Response(
-            status, headers={"content-type": "application/json"}, content=json.dumps(value).encode()
-        )
-    )
+    return _Made(status, json.dumps(value).encode())

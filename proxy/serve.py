@@ -42,6 +42,8 @@ def server_config(app: Starlette, *, host: str = "127.0.0.1", port: int = 0) -> 
         server_header=False,
         date_header=False,
         access_log=False,
+        # Nothing here asks for the client's address or scheme.
+        proxy_headers=False,
         log_level="critical",
         timeout_keep_alive=_KEEPALIVE_SECONDS,
         timeout_graceful_shutdown=_DRAIN_SECONDS,

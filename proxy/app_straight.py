@@ -1,0 +1,49 @@
+"""
+Lead requests that are for the upstream past the routes of the proxy's own pages.
+
+Nearly all are, and a web framework's stack costs each of them more than reading it does. What
+begins like a page of ours takes the usual way.
+"""
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.routing import BaseRoute, Route
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+
+class Straight(Starlette):
+    """
+    Starlette, with a short way around it.
+
+    Args:
+        routes: The proxy's own pages, and at the end what takes everything else.
+        rest: What takes everything else.
+        entrance: Stands before both.
+        lifespan: As Starlette has it.
+    """
+
+    def __init__(
+        self,
+        *,
+        routes: Sequence[BaseRoute],
+        rest: ASGIApp,
+        entrance: Middleware,
+        lifespan: Callable[[Starlette], AbstractAsyncContextManager[None]],
+    ) -> None:
+        super().__init__(routes=routes, lifespan=lifespan, middleware=[entrance])
+        self._own = {_first_segment(route.path) for route in routes if isinstance(route, Route)}
+        self._rest = entrance.cls(rest, *entrance.args, **entrance.kwargs)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """ASGI's."""
+        if scope["type"] == "http" and _first_segment(scope["path"]) not in self._own:
+            await self._rest(scope, receive, send)
+        else:
+            await super().__call__(scope, receive, send)
+
+
+def _first_segment(path: str) -> str:
+    return path.split("/", 2)[1] if path.startswith("/") else path
