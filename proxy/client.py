@@ -234,7 +234,7 @@ class Client:
     async def chunk(self, data: bytes) -> None:
         """Send a piece of the body; returns once the connection takes more."""
         if self.is_stream:
-            self._end = (self._end + data)[-4:]
+            self._end = (self._end + data[-4:])[-4:]
             is_comment = self.is_between_events and data.startswith(b":") and data.endswith(b"\n")
             self.is_between_events = is_comment or self._end.endswith(_EVENT_ENDS)
         await self._send({"type": "http.response.body", "body": data, "more_body": True})

@@ -5,7 +5,6 @@ The answer's bytes pass as they come. Only its first event is looked at before i
 since an overflow there can still be put right; its usage is read from a copy of its end.
 """
 
-import asyncio
 import logging
 import time
 from collections.abc import Coroutine
@@ -24,7 +23,7 @@ from proxy.events import emit, log_fault
 from proxy.exchange_beginning import MOST_WHOLE_BYTES, Beginning, plain, read_beginning, read_rest, unread
 from proxy.exchange_called import has_called
 from proxy.exchange_refusal import refusal_behind_200
-from proxy.exchange_waiting import Heartbeats, send
+from proxy.exchange_waiting import Begun, Heartbeats, send
 from proxy.metrics import OTHER_MODEL, Metrics, Overflowed
 from proxy.notes_call import HEAD_BYTES
 from proxy.relay import STREAM_HEADERS, answer_headers, is_stream
@@ -85,7 +84,7 @@ class Exchange:
         asked = self._understood(raw, url)
         prepared = UNREAD
         if asked is not None:
-            begun = asyncio.Event()
+            begun = Begun()
             prepared = await self._prepared(asked, begun)
             if not begun.is_set():
                 services.metrics.overhead.observe(time.perf_counter() - started)
@@ -121,7 +120,7 @@ class Exchange:
         emit("request.untouched", level=logging.DEBUG, dialect=self._dialect.name, why=asked.value)
         return None
 
-    async def _prepared(self, asked: Asked, begun: asyncio.Event) -> Prepared:
+    async def _prepared(self, asked: Asked, begun: Begun) -> Prepared:
         """What to send; what came, where a fault of ours leaves nothing better."""
         as_it_came = Prepared(body=None, outcome=Outcome.NONE, model=asked.parsed.conversation.model)
         work = self._services.compactor.prepare(asked, on_notes=begun.set)
@@ -129,7 +128,7 @@ class Exchange:
 
     async def _recovered(self, asked: Asked, overflow: Overflow, before: Prepared) -> Prepared | None:
         """What to send after an overflow answer, if there is anything shorter."""
-        begun = asyncio.Event()
+        begun = Begun()
         work = self._services.compactor.recover(asked, overflow, before, on_notes=begun.set)
         return await self._heart_of(asked).once_begun(self._spared(work, None, "recovering"), begun)
 
@@ -249,9 +248,10 @@ class Exchange:
                     log_fault("recording", self._services.metrics.faults.inc)
 
     async def _pass_on(self, chunk: bytes, waiting: Waiting | None) -> None:
-        left = waiting.relay(chunk) if waiting else chunk
-        if left:
-            await self._client.chunk(left)
+        if waiting is not None:
+            chunk = waiting.relay(chunk)
+        if chunk:
+            await self._client.chunk(chunk)
 
     def _record(
         self, asked: Asked, prepared: Prepared, response: Response, head: bytes, tail: bytes, *, streams: bool

@@ -26,6 +26,24 @@ _LONGEST_RETRY_AFTER_SECONDS = 60.0
 _RETRY_SECONDS = 1.0
 
 
+class Begun:
+    """Whether a request has begun to wait for notes. For one event loop."""
+
+    def __init__(self) -> None:
+        self.on_set: Callable[[], None] = lambda: None
+        self._is_set = False
+
+    def set(self) -> None:
+        """It has."""
+        if not self._is_set:
+            self._is_set = True
+            self.on_set()
+
+    def is_set(self) -> bool:
+        """Whether it has."""
+        return self._is_set
+
+
 class Heartbeats:
     """
     Those of one request.
@@ -58,16 +76,23 @@ class Heartbeats:
         self._every_seconds = every_seconds
         self._on_beat = on_beat
 
-    async def once_begun(self, work: Coroutine[Any, Any, T], begun: asyncio.Event) -> T:
+    async def once_begun(self, work: Coroutine[Any, Any, T], begun: Begun) -> T:
         """The result of *work*; once *begun* is set the client is told that we live."""
-        task = asyncio.ensure_future(work)
-        waiting = asyncio.ensure_future(begun.wait())
+        stop = asyncio.Event()
+        beating: asyncio.Future[None] | None = None
+
+        def begin() -> None:
+            nonlocal beating
+            beating = asyncio.ensure_future(self._beat_until(stop))
+
+        begun.on_set = begin
         try:
-            await asyncio.wait((task, waiting), return_when=asyncio.FIRST_COMPLETED)
-            return await self._beside(task)
+            return await work
         finally:
-            waiting.cancel()
-            await _ended(task)
+            stop.set()
+            if beating is not None:
+                # To its end, for half a heartbeat is none.
+                await beating
 
     async def while_open(self, work: Coroutine[Any, Any, T]) -> T:
         """The result of *work*; a client whose stream has begun is told that we live."""
@@ -85,6 +110,15 @@ class Heartbeats:
             if not task.done() and self._is_stream:
                 await self._beat()
         return task.result()
+
+    async def _beat_until(self, stop: asyncio.Event) -> None:
+        while not stop.is_set():
+            try:
+                async with asyncio.timeout(self._every_seconds):
+                    await stop.wait()
+            except TimeoutError:
+                if self._is_stream:
+                    await self._beat()
 
     async def _beat(self) -> None:
         if not self._client.started:
