@@ -155,6 +155,7 @@ CONTEXT = Row(
                     expr=seen("context_compacted_total", "$__rate_interval", by="trigger, folded"),
                     legend="{{trigger}}, folded: {{folded}}",
                 ),
+                Query(expr=over("context_masked_total", "$__rate_interval"), legend="masked, without notes"),
             ),
             kind=Kind.BARS,
         ),

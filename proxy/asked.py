@@ -17,6 +17,7 @@ class Outcome(StrEnum):
     NONE = "none"
     REUSED = "reused"
     COMPACTED = "compacted"
+    MASKED = "masked"
     TRIMMED = "trimmed"
     FAILED = "failed"
 
@@ -27,7 +28,6 @@ class Trigger(StrEnum):
     THRESHOLD = "threshold"
     OVERFLOW = "overflow"
     RESUMED = "resumed"
-
     AHEAD = "ahead"
 
 
@@ -66,8 +66,8 @@ class Prepared:
         budget: What it may fill; 0 where that is not known.
         raw: The tokenizer's own estimate, for learning.
         key: Stands for exactly this prompt; empty where it was not measured.
-        compacted: Whether this request has had its one compaction.
         history: Digest of the client's whole history; empty where it was not measured.
+        compacted: Whether this request has had its one compaction.
         outgrown: Whether the client's own history would not have fitted the window.
     """
 
@@ -79,6 +79,6 @@ class Prepared:
     budget: int = 0
     raw: int = 0
     key: bytes = b""
-    compacted: bool = False
     history: bytes = b""
+    compacted: bool = False
     outgrown: bool = False

@@ -137,6 +137,19 @@ class Board:
             why=trigger,
         )
 
+    def masked(
+        self, conversation: str, *, model: str, before: int, after: int, seconds: float, trigger: str
+    ) -> None:
+        """Old results were cut to a line each."""
+        self._changed(
+            self._row(conversation, model),
+            what=What.MASKED,
+            before=before,
+            after=after,
+            seconds=round(seconds, 3),
+            why=trigger,
+        )
+
     def trimmed(self, conversation: str, *, model: str, before: int, after: int, cut: str) -> None:
         """Long texts, or turns, were cut so that the view fits."""
         self._changed(self._row(conversation, model), what=What.TRIMMED, before=before, after=after, why=cut)
@@ -207,7 +220,10 @@ class Board:
         self._count(
             row,
             Totals(
-                compactions=what is What.COMPACTED, trims=what is What.TRIMMED, failures=what is What.FAILED
+                compactions=what is What.COMPACTED,
+                masks=what is What.MASKED,
+                trims=what is What.TRIMMED,
+                failures=what is What.FAILED,
             ),
         )
         self._heard(row, replace(row.summary, last=change))
@@ -229,6 +245,7 @@ def _sum(a: Totals, b: Totals) -> Totals:
     return Totals(
         requests=a.requests + b.requests,
         compactions=a.compactions + b.compactions,
+        masks=a.masks + b.masks,
         trims=a.trims + b.trims,
         failures=a.failures + b.failures,
         prompt_tokens=a.prompt_tokens + b.prompt_tokens,

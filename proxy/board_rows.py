@@ -13,6 +13,7 @@ class What(StrEnum):
     """What changed a conversation, or failed to."""
 
     COMPACTED = "compacted"
+    MASKED = "masked"
     TRIMMED = "trimmed"
     FAILED = "failed"
 
@@ -46,7 +47,7 @@ class Request:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
     """
-    A compaction, a trim, or notes that came to nothing.
+    A compaction, with notes or by masking, a trim, or notes that came to nothing.
 
     Attributes:
         number: Of the request that it was made for.
@@ -55,7 +56,7 @@ class Change:
         before: The prompt before it.
         after: The prompt after it; as before it where it failed.
         turns: Replaced turns of a compaction.
-        seconds: How long the notes took.
+        seconds: How long the notes, or the masking, took.
         why: What set it off, what was cut, or why it failed: words from enums.
     """
 
@@ -75,6 +76,7 @@ class Totals:
 
     requests: int = 0
     compactions: int = 0
+    masks: int = 0
     trims: int = 0
     failures: int = 0
     prompt_tokens: int = 0

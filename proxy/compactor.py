@@ -22,6 +22,7 @@ from proxy.discovery import Found
 from proxy.errors import NotUnderstood
 from proxy.events import emit
 from proxy.looking import Look, Looking, Terms, budget_for
+from proxy.masking import Masking
 from proxy.metrics import Metrics
 from proxy.noting import Noting
 from proxy.prewarm import Prewarm
@@ -116,6 +117,9 @@ class Compactor:
             metrics=metrics,
             board=board,
         )
+        self._masking = Masking(
+            config, looking=self._looking, rewrites=self._rewrites, metrics=metrics, board=board
+        )
         self._trimming = Trimming(
             config,
             looking=self._looking,
@@ -169,6 +173,9 @@ class Compactor:
         terms = self._looking.terms(asked, digests, found, budget, trigger, look=look)
         made = Made(rewrite=past.rewrite)
         if may_compact and budget.compact_at and (overflow or budget.is_over(look.total)):
+            masked = await self._masking.mask(terms, look)
+            if masked is not None:
+                return self._prepared(terms, masked, made, is_masked=True)
             past, ready = await self._ahead.use(terms, past, look, on_notes)
             made = ready or await self._compaction.run(terms, past, look, on_notes)
             if made.is_outdated and not is_again:
@@ -279,7 +286,9 @@ class Compactor:
         look = await self._looking.look(asked, asked.parsed.conversation, None, found, anything)
         return look.total
 
-    def _prepared(self, terms: Terms, look: Look, made: Made, *, is_trimmed: bool) -> Prepared:
+    def _prepared(
+        self, terms: Terms, look: Look, made: Made, *, is_masked: bool = False, is_trimmed: bool = False
+    ) -> Prepared:
         self._ahead.step_aside(terms.digests)
         body: bytes | None = None
         if look.rewrite is not None:
@@ -287,7 +296,9 @@ class Compactor:
                 body = terms.asked.dialect.render(terms.asked.parsed, look.view)
             except NotUnderstood as error:
                 emit("context.not_rendered", conversation=terms.conversation_id, why=str(error))
-        if made.compacted:
+        if is_masked:
+            outcome = Outcome.MASKED
+        elif made.compacted:
             outcome = Outcome.COMPACTED
         elif is_trimmed:
             outcome = Outcome.TRIMMED

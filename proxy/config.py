@@ -136,6 +136,11 @@ class ContextConfig:
     keepalive_seconds: Annotated[float, Number(above=0, most=A_DAY)] = 10.0
     notes_idle_timeout_seconds: Annotated[float, Number(above=0, most=A_DAY)] = 300.0
 
+    @property
+    def known_window(self) -> int | None:
+        """The window, or None where the upstream is to be asked for it."""
+        return None if self.window == "auto" else self.window
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreConfig:

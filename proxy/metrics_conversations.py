@@ -28,6 +28,7 @@ class Cause(StrEnum):
     """Why a prompt does not extend the one before it."""
 
     COMPACTION = "compaction"
+    MASK = "mask"
     TRIM = "trim"
     CLIENT = "client"
 
@@ -74,6 +75,8 @@ class Conversations:
             return None
         if rewrite is None or known.rewrite == shown:
             return Cause.CLIENT
+        if rewrite.is_mask:
+            return Cause.MASK
         return Cause.TRIM if rewrite.is_trim else Cause.COMPACTION
 
     def saved(self, conversation: Key) -> bool:

@@ -52,7 +52,7 @@ class Turn:
         sent: Tokens of the prompt that goes upstream.
         budget: What a prompt may fill; 0 where the request leaves nothing.
         outcome: As in the header `x-compaction`.
-        changes: Compactions and trims made for it.
+        changes: Compactions, masks and trims made for it.
         processed: Tokens of it that the server had not cached.
         notes_processed: The same of the notes requests made for it.
         processed_alone: Tokens processed without the proxy.
@@ -78,6 +78,7 @@ class Totals:
     Attributes:
         requests: Of the recording.
         compactions: Made.
+        masks: Compactions without notes.
         trims: Made.
         rewritten: Requests whose prompt did not go on where the one before ended.
         processed: Tokens processed with the proxy, notes included.
@@ -89,6 +90,7 @@ class Totals:
 
     requests: int
     compactions: int
+    masks: int
     trims: int
     rewritten: int
     processed: int
@@ -247,6 +249,7 @@ def _totals(turns: Sequence[Turn], window: int) -> Totals:
     return Totals(
         requests=len(turns),
         compactions=count("compacted"),
+        masks=count("masked"),
         trims=count("trimmed"),
         rewritten=sum(turn.is_rewritten for turn in turns),
         processed=sum(turn.processed for turn in turns) + notes,

@@ -16,7 +16,12 @@ from proxy.replay_files import read_bodies
 from proxy.terminal import BOLD, CYAN, DIM, RED, YELLOW, Screen, grouped
 
 _BAR = 24
-_MARKS = {What.COMPACTED: ("▼", "v", CYAN), What.TRIMMED: ("◆", "*", YELLOW), What.FAILED: ("✕", "!", RED)}
+_MARKS = {
+    What.COMPACTED: ("▼", "v", CYAN),
+    What.MASKED: ("▽", "v", CYAN),
+    What.TRIMMED: ("◆", "*", YELLOW),
+    What.FAILED: ("✕", "!", RED),
+}
 
 
 def run(
@@ -107,6 +112,8 @@ def _change(change: Change, screen: Screen) -> str:
     match change.what:
         case What.COMPACTED:
             text = f"compacted: {sizes}, the first {change.turns} turns became notes"
+        case What.MASKED:
+            text = f"masked: {sizes}, old results became a line each"
         case What.TRIMMED:
             text = f"trimmed: {sizes} ({change.why.replace('_', ' ')})"
         case What.FAILED:
@@ -121,6 +128,7 @@ def _totals(replayed: Replayed, screen: Screen) -> Iterator[str]:
     rows = [
         ("requests", grouped(totals.requests)),
         ("compactions", grouped(totals.compactions)),
+        *([("masks", grouped(totals.masks))] if totals.masks else []),
         ("trims", grouped(totals.trims)),
         (
             "rewritten",

@@ -25,7 +25,7 @@ _ENTER, _LEAVE = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"
 # Of a short id; and of a bar that can still be read.
 _ID, _LEAST_BAR, _MOST_BAR = 12, 8, 40
 _OUTCOMES = {"none": "passed untouched", "reused": "notes reused"}
-_COLOURS = {"compacted": CYAN, "trimmed": YELLOW, "failed": RED}
+_COLOURS = {"compacted": CYAN, "masked": CYAN, "trimmed": YELLOW, "failed": RED}
 
 
 class NotAProxy(ProxyError):
@@ -131,9 +131,9 @@ def lines(told: dict[str, Any], screen: Screen) -> list[str]:
 
 def _head(told: dict[str, Any], screen: Screen) -> str:
     totals = told["totals"]
-    counted = ", ".join(
-        f"{grouped(totals[key])} {key}" for key in ("requests", "compactions", "trims", "failures")
-    )
+    # Where none are made nobody need know of masks.
+    keys = ("requests", "compactions", *(("masks",) if totals.get("masks") else ()), "trims", "failures")
+    counted = ", ".join(f"{grouped(totals[key])} {key}" for key in keys)
     troubles = [f"{name}: {state}" for name, state in told["health"].items() if state not in ("ok", "")]
     title = f"compaction-proxy {told['version']}"
     text = "; ".join([counted, *troubles])
@@ -170,7 +170,8 @@ def _row(row: dict[str, Any], now: float, screen: Screen) -> str:
         f"{share:.0%}",
         short(row["tokens"]),
         short(budget),
-        *(str(totals[key]) for key in ("compactions", "trims", "failures")),
+        str(totals["compactions"] + totals.get("masks", 0)),
+        *(str(totals[key]) for key in ("trims", "failures")),
     )
     drawn = screen.bar(share, bar, compact_at=row["compact_at"], compact_to=row["compact_to"])
     named = f"{screen.fit(row['id'], _ID)} {screen.fit(row['model'], model)}"

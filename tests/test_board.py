@@ -67,6 +67,7 @@ def test_a_change_is_told_with_the_request_that_it_was_made_for() -> None:
     ask(board, tokens=200)
     board.trimmed("a", model="m", before=900, after=600, cut="result")
     board.failed("a", model="m", tokens=700, reason="empty")
+    board.masked("a", model="m", before=800, after=300, seconds=0.01, trigger="threshold")
     story = board.story("a")
     assert story is not None
     told = [(c.what, c.number, c.before, c.after, c.why) for c in story.changes]
@@ -74,9 +75,11 @@ def test_a_change_is_told_with_the_request_that_it_was_made_for() -> None:
         (What.COMPACTED, 2, 700, 200, "threshold"),
         (What.TRIMMED, 3, 900, 600, "result"),
         (What.FAILED, 3, 700, 700, "empty"),
+        (What.MASKED, 3, 800, 300, "threshold"),
     ]
     totals = story.conversation.totals
     assert (totals.requests, totals.compactions, totals.trims, totals.failures) == (2, 1, 1, 1)
+    assert totals.masks == 1
     assert board.totals == totals
 
 

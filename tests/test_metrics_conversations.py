@@ -8,6 +8,7 @@ from proxy.metrics_conversations import ACTIVE_SECONDS, Cause, Conversations
 ONE, OTHER = ("model", "one"), ("model", "other")
 COMPACTED = Rewrite(seen=8, replaced=4, block="notes", notes="notes", compacted_at=8)
 TRIMMED = Rewrite(seen=8, is_trim=True)
+MASKED = Rewrite(seen=8, is_trim=True, is_mask=True, compacted_at=8)
 
 
 @pytest.fixture
@@ -29,6 +30,7 @@ def conversations(clock: list[float]) -> Conversations:
         pytest.param((b"x", b"y", b"z"), None, Cause.CLIENT, id="another beginning"),
         pytest.param((b"0", b"n"), COMPACTED, Cause.COMPACTION, id="notes for the first turns"),
         pytest.param((b"0", b"t"), TRIMMED, Cause.TRIM, id="shorter texts"),
+        pytest.param((b"0", b"m"), MASKED, Cause.MASK, id="a line for each old result"),
         pytest.param((b"0", b"1", b"2", b"3"), TRIMMED, None, id="cut behind the last one"),
     ],
 )

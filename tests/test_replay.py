@@ -226,6 +226,24 @@ def test_lines_say_what_is_assumed_and_what_happened(tmp_path: Path) -> None:
     assert "\x1b" not in said
 
 
+def test_both_strategies_can_be_seen(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = write(tmp_path, json.dumps(session()))
+    totals, said = {}, {}
+    for strategy in ("notes", "mask-first"):
+        arguments = ["replay", str(file), "--window", "8192", "--strategy", strategy]
+        assert __main__.main([*arguments, "--json"]) == 0
+        totals[strategy] = json.loads(capsys.readouterr().out)["totals"]
+        assert __main__.main(arguments) == 0
+        said[strategy] = capsys.readouterr().out
+    assert totals["notes"]["masks"] == 0 < totals["mask-first"]["masks"]
+    assert totals["mask-first"]["compactions"] < totals["notes"]["compactions"]
+    assert totals["mask-first"]["notes_processed"] < totals["notes"]["notes_processed"]
+    assert "masked: " in said["mask-first"] and "old results became a line each" in said["mask-first"]
+    assert "mask" not in said["notes"]
+    assert __main__.main(["replay", str(file), "--strategy", "mask_first"]) == 2
+    assert 'did you mean "mask-first"?' in capsys.readouterr().err
+
+
 def test_no_content_is_said(tmp_path: Path) -> None:
     found = replayed(session(), tmp_path)
     said = "\n".join(replay_lines.lines(found, Screen())) + replay_lines.to_json(found).decode()

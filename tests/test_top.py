@@ -67,6 +67,15 @@ async def test_into_a_pipe_goes_one_snapshot_without_escapes() -> None:
     assert agent.model in conversation and "compacted" in conversation
 
 
+def test_masks_are_told_where_there_are_any() -> None:
+    totals = {"requests": 3, "compactions": 2, "masks": 3, "trims": 1, "failures": 0}
+    last = {"what": "masked", "before": 4300, "after": 1200, "why": "threshold", "at": 90.0}
+    head, _, line = top.lines(told(row(totals=totals, last=last), totals=totals), Screen(width=120))
+    assert "2 compactions, 3 masks, 1 trims" in head
+    assert "masked 4,300" in line and " 5    1    0" in line
+    assert "mask" not in "".join(top.lines(told(row()), Screen(width=120)))
+
+
 async def test_without_a_conversation_it_says_so() -> None:
     async with watched() as proxy:
         assert (await once(proxy.url)).endswith("no conversation yet\n")

@@ -59,7 +59,7 @@ function announce(before, data) {
 function drawTotals() {
   const t = state.totals;
   const told = [
-    [t.requests, "requests"], [t.compactions, "compactions"], [t.trims, "trims"], [t.failures, "failures"],
+    [t.requests, "requests"], [t.compactions, "compactions"], ...(t.masks ? [[t.masks, "masks"]] : []), [t.trims, "trims"], [t.failures, "failures"],
     [t.prompt_tokens ? `${share(t.cached_tokens, t.prompt_tokens)} %` : "–", "cached"],
   ];
   $("totals").replaceChildren(

@@ -77,7 +77,7 @@ function describe() {
   const by = (what) => changes.filter((change) => change.what === what).length;
   return (
     `Prompt tokens over ${plural(requests.length, "request")}: now ${count(conversation.tokens)} of ` +
-    `${count(conversation.budget)}; ${plural(by("compacted"), "compaction")}, ${plural(by("trimmed"), "trim")}, ` +
+    `${count(conversation.budget)}; ${plural(by("compacted"), "compaction")}, ${by("masked") ? `${plural(by("masked"), "mask")}, ` : ""}${plural(by("trimmed"), "trim")}, ` +
     `${plural(by("failed"), "failure")}`
   );
 }

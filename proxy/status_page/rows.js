@@ -69,7 +69,7 @@ export function drawRow(row, now, isOpen) {
   setText(part.pct, data.budget ? `${full} %` : "");
   setText(part.prompt, short(data.tokens));
   setText(part.budget, ` / ${short(data.budget)}`);
-  drawCount(part.cmp, data.totals.compactions);
+  drawCount(part.cmp, data.totals.compactions + data.totals.masks);
   drawCount(part.trim, data.totals.trims);
   drawCount(part.fail, data.totals.failures);
   const [what, named, told, when] = lastEvent(data, now);
@@ -82,7 +82,7 @@ export function drawRow(row, now, isOpen) {
     "aria-label",
     `Conversation ${data.id}, ${data.model || "no model named"}, ${plural(data.turns, "turn")}, ` +
       `${count(data.tokens)} of ${count(data.budget)} tokens, ${full} percent; ` +
-      `${plural(data.totals.compactions, "compaction")}, ${plural(data.totals.trims, "trim")}, ` +
+      `${plural(data.totals.compactions, "compaction")}, ${data.totals.masks ? `${plural(data.totals.masks, "mask")}, ` : ""}${plural(data.totals.trims, "trim")}, ` +
       `${plural(data.totals.failures, "failure")}; ${named} ${told} ${when}`,
   );
 }

@@ -3,7 +3,7 @@
 // Texts come from strangers: they are only ever set as textContent, so none can become markup.
 
 export const $ = (id) => document.getElementById(id);
-export const MARKS = { compacted: "▼", trimmed: "◆", failed: "✕" };
+export const MARKS = { compacted: "▼", masked: "▽", trimmed: "◆", failed: "✕" };
 
 export const count = (n) => Math.round(n).toLocaleString("en-US");
 export function short(n) {
