@@ -6,9 +6,10 @@ import asyncio
 import contextlib
 import os
 import re
+import signal
 import sys
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent.parent
@@ -33,11 +34,18 @@ class Held:
 
 @dataclass(slots=True)
 class ProxyProcess:
-    """A running `compaction-proxy serve`; `said` is what it has written to standard error so far."""
+    """
+    A running `compaction-proxy serve`.
+
+    Attributes:
+        said: The last lines that it has written to standard error.
+        told: What it told of its tasks.
+    """
 
     url: str
     process: asyncio.subprocess.Process
     said: list[str]
+    told: list[int] = field(default_factory=list)
 
     def held(self) -> Held:
         """What it holds now; for Linux."""
@@ -51,6 +59,15 @@ class ProxyProcess:
         sockets = sum(target.startswith("socket:") for target in targets)
         return Held(memory_bytes=resident, handles=len(targets), sockets=sockets)
 
+    async def tasks(self) -> int:
+        """How many tasks its event loop has now; only `tests.support.telling_proxy` can tell."""
+        before = len(self.told)
+        self.process.send_signal(signal.SIGUSR1)
+        async with asyncio.timeout(10):
+            while len(self.told) == before:
+                await asyncio.sleep(0.01)
+        return self.told[-1]
+
     async def kill(self) -> None:
         """End it as a power cut would."""
         self.process.kill()
@@ -59,7 +76,12 @@ class ProxyProcess:
 
 @contextlib.asynccontextmanager
 async def proxy_process(
-    upstream: str, settings: Mapping[str, object], *, port: int = 0, state: Path | None = None
+    upstream: str,
+    settings: Mapping[str, object],
+    *,
+    port: int = 0,
+    state: Path | None = None,
+    module: str = "proxy",
 ) -> AsyncIterator[ProxyProcess]:
     """
     The proxy before *upstream*; *settings* by `table.key`. It has ended when this returns.
@@ -69,6 +91,7 @@ async def proxy_process(
         settings: As in config.toml, by `table.key`.
         port: Where it listens; 0 for any free one.
         state: The folder of its store, where *settings* do not say otherwise; None keeps it in memory.
+        module: What is run; `tests.support.telling_proxy` can be asked for its `tasks`.
     """
     environ = {k: v for k, v in os.environ.items() if not k.startswith("COMPACTION_PROXY_")}
     environ["PYTHONPATH"] = str(ROOT)
@@ -78,7 +101,7 @@ async def proxy_process(
     for key, value in (kept | dict(settings)).items():
         environ[f"COMPACTION_PROXY_{key.replace('.', '_').upper()}"] = str(value)
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "proxy", "serve", "--upstream", upstream, "--listen", f"127.0.0.1:{port}"),
+        *(sys.executable, "-m", module, "serve", "--upstream", upstream, "--listen", f"127.0.0.1:{port}"),
         env=environ,
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.DEVNULL,
@@ -94,9 +117,10 @@ async def proxy_process(
             raise RuntimeError(f"the proxy did not start: {''.join(said)}")
         if found := _LISTENS.search(line):
             url = found[1]
-    listening = asyncio.create_task(_listen(process.stderr, said))
+    running = ProxyProcess(url, process, said)
+    listening = asyncio.create_task(_listen(process.stderr, running))
     try:
-        yield ProxyProcess(url, process, said)
+        yield running
     finally:
         if process.returncode is None:
             process.terminate()
@@ -109,8 +133,11 @@ async def proxy_process(
         await listening
 
 
-async def _listen(stream: asyncio.StreamReader, said: list[str]) -> None:
+async def _listen(stream: asyncio.StreamReader, running: ProxyProcess) -> None:
     """Keep the last lines, so that a full pipe never stops the process."""
-    while line := await stream.readline():
-        said.append(line.decode("utf-8", "replace"))
-        del said[:-2000]
+    while line := (await stream.readline()).decode("utf-8", "replace"):
+        if line.startswith("tasks "):
+            running.told.append(int(line.split()[1]))
+            continue
+        running.said.append(line)
+        del running.said[:-2000]

@@ -60,6 +60,7 @@ class RawUpstream:
     Attributes:
         script: The steps for a request; None hands it to `behind`.
         behind: Base URL of the server that answers what the script does not.
+        port: Of 127.0.0.1; 0 for any free one. It stays the same where it runs again.
         requests: Everything that arrived, in order. `is_cancelled` says that the peer left
             before the last step was played.
         url: Base URL while it runs.
@@ -67,13 +68,14 @@ class RawUpstream:
 
     script: Callable[[Recorded], Iterable[Step] | None]
     behind: str = ""
+    port: int = 0
     requests: list[Recorded] = field(default_factory=list)
     url: str = ""
     _changes: "Changes[RawUpstream] | None" = None
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator["RawUpstream"]:
-        """Serve in the current loop, on a free port of 127.0.0.1."""
+        """Serve in the current loop."""
         self._changes = Changes(self)
         talks: set[asyncio.Task[None]] = set()
 
@@ -82,8 +84,9 @@ class RawUpstream:
             talks.add(talk)
             talk.add_done_callback(talks.discard)
 
-        server = await asyncio.start_server(meet, "127.0.0.1", 0)
-        self.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        server = await asyncio.start_server(meet, "127.0.0.1", self.port)
+        self.port = server.sockets[0].getsockname()[1]
+        self.url = f"http://127.0.0.1:{self.port}"
         try:
             yield self
         finally:
