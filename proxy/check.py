@@ -23,6 +23,7 @@ from proxy.discovery_answers import Server, dict_of, dicts_of, parsed
 from proxy.errors import ConfigError, ProxyError
 from proxy.tokenizer import Tokenizer
 from proxy.upstream import Upstream
+from proxy.way_out import proxy_for
 
 NAMES = {
     ServerKind.LLAMA_CPP: "llama.cpp",
@@ -68,6 +69,7 @@ async def _check(config: Config) -> Report:
     upstream = Upstream(
         url=config.upstream.url,
         key=os.environ.get(config.upstream.key_env, "") if config.upstream.key_env else "",
+        proxy=proxy_for(config.upstream.url, os.environ),
         connect_timeout_seconds=config.upstream.connect_timeout_seconds,
     )
     try:

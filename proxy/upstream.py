@@ -96,6 +96,7 @@ class Upstream:
     Args:
         url: As configured, with or without `/v1`.
         key: Replaces the client's credentials where not empty.
+        proxy: URL of the HTTP proxy that stands between, or None.
         connect_timeout_seconds: For a connection to come about.
         idle_timeout_seconds: For silence, also while the upstream queues or prefills.
 
@@ -108,18 +109,20 @@ class Upstream:
         *,
         url: str,
         key: str = "",
+        proxy: str | None = None,
         connect_timeout_seconds: float = 10.0,
         idle_timeout_seconds: float = 600.0,
     ) -> None:
         self.target = Target.of(url)
         self._key = key
+        self._proxy = proxy
         self._timeout = aiohttp.ClientTimeout(
             sock_connect=connect_timeout_seconds, sock_read=idle_timeout_seconds
         )
         self._session: aiohttp.ClientSession | None = None
         self.circuit = Circuit(
             self.target.root,
-            lambda: try_connection(self.target.root, connect_timeout_seconds),
+            lambda: try_connection(proxy or self.target.root, connect_timeout_seconds),
             now=time.monotonic,
         )
 
@@ -185,6 +188,7 @@ class Upstream:
                         data=_in_pieces(body) if isinstance(body, bytes) else body,
                         allow_redirects=False,
                         timeout=timeout,
+                        proxy=self._proxy,
                     )
                 )
             except (aiohttp.ClientError, OSError, ValueError) as error:
