@@ -18,13 +18,16 @@ import orjson
 from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.exposition import choose_encoder
 from starlette.applications import Starlette
+from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import Response as Reply
 from starlette.routing import BaseRoute, Match, Route
 from starlette.types import Receive, Scope, Send
 
 from proxy.admission import Places, Room
+from proxy.app_straight import Straight
 from proxy.board import MOST_CONVERSATIONS, Board
+from proxy.callers import Access
 from proxy.client import Client, ClientGone
 from proxy.compactor import Compactor
 from proxy.config import Config
@@ -33,10 +36,12 @@ from proxy.dialects.anthropic_messages import ANTHROPIC_MESSAGES
 from proxy.dialects.base import Dialect
 from proxy.dialects.chat_completions import CHAT_COMPLETIONS
 from proxy.dialects.responses import RESPONSES
+from proxy.entrance import Entrance
 from proxy.errors import NoSuchMethod, ProxyError, StoreError
 from proxy.events import emit
 from proxy.exchange import UNREAD, Exchange, Services, said_of
 from proxy.metrics import Metrics
+from proxy.origins import Origins
 from proxy.paths import endpoint, is_count, normal_path
 from proxy.relay import relay
 from proxy.renamed import Renamed
@@ -51,7 +56,6 @@ from proxy.tokenizer import Tokenizer
 from proxy.turnstile import Turnstile
 from proxy.understanding import Untouched
 from proxy.upstream import Upstream
-from proxy.way_out import proxy_for
 from proxy.windows import Windows
 
 DIALECTS: dict[str, Dialect] = {
@@ -71,6 +75,8 @@ class Proxy:
 
     def __init__(self, config: Config, environ: Mapping[str, str]) -> None:
         self.config = config
+        self.access = Access(config.server)
+        self.origins = Origins(config.server)
         self.metrics = Metrics(CollectorRegistry())
         ProcessCollector(registry=self.metrics.registry)
         for path, dialect in DIALECTS.items():
@@ -81,7 +87,6 @@ class Proxy:
         self.upstream = Upstream(
             url=config.upstream.url,
             key=environ.get(config.upstream.key_env, "") if config.upstream.key_env else "",
-            proxy=proxy_for(config.upstream.url, environ),
             connect_timeout_seconds=config.upstream.connect_timeout_seconds,
             idle_timeout_seconds=config.upstream.idle_timeout_seconds,
         )
@@ -152,6 +157,8 @@ class Proxy:
     async def _answer(self, client: Client, path: str, compacted: str) -> None:
         url = self.upstream.target.url(path, client.query)
         try:
+            if caller := self.access.client(client.headers):
+                client.known_as(caller)
             if client.method == "CONNECT":
                 raise NoSuchMethod(
                     "this is no forward proxy; set it as the base URL of your client instead of as its proxy"
@@ -183,6 +190,24 @@ class Proxy:
             # A fault of ours must read like one, and must be found.
             logging.getLogger("proxy").exception("request.failed")
             await self._tell(client, ProxyError("the proxy failed; its log tells more"), path)
+
+    async def refuse(self, scope: Scope, receive: Receive, send: Send, error: ProxyError) -> None:
+        """Answer a request that is let in nowhere."""
+        client = Client(scope, receive, send)
+        await self._tell(client, error, normal_path(client.raw_path))
+
+    def for_admins(self, endpoint: Callable[[Request], Awaitable[Reply]]) -> "_Endpoint":
+        """*endpoint*, for those alone who may see what is the proxy's own."""
+
+        async def guarded(scope: Scope, receive: Receive, send: Send) -> None:
+            try:
+                self.access.admin(scope["headers"])
+            except ProxyError as error:
+                await self.refuse(scope, receive, send, error)
+            else:
+                await (await endpoint(Request(scope, receive)))(scope, receive, send)
+
+        return _Endpoint(guarded)
 
     async def _in_place(self, work: Callable[[], Awaitable[None]]) -> None:
         """Do *work* when it is its turn."""
@@ -217,6 +242,7 @@ class Proxy:
 
     async def close(self) -> None:
         """Let go of everything."""
+        await self.services.compactor.close()
         await self.upstream.close()
         await self.store.close()
 
@@ -224,10 +250,18 @@ class Proxy:
         """The process runs."""
         return Reply("ok\n", media_type="text/plain")
 
-    async def readyz(self, _: Request) -> Reply:
-        """Whether upstream and store can be used; 503 where the upstream cannot."""
+    async def readyz(self, request: Request) -> Reply:
+        """
+        Whether upstream and store can be used; 503 where the upstream cannot.
+
+        Whoever probes a container has no key: the reasons, which name the upstream, are for the others.
+        """
         upstream = await self._upstream_told(timeout_seconds=5)
-        told = {"ready": upstream == "ok", "upstream": upstream, "store": self._store_state()}
+        if self.is_stopping:
+            upstream = "not asked: the proxy is stopping"
+        told: dict[str, object] = {"ready": upstream == "ok"}
+        if self.access.is_admin(request.scope["headers"]):
+            told |= {"upstream": upstream, "store": self._store_state()}
         return Reply(orjson.dumps(told), 200 if upstream == "ok" else 503, media_type="application/json")
 
     async def upstream_state(self, timeout_seconds: float) -> str:
@@ -243,7 +277,6 @@ class Proxy:
 
     async def _upstream_told(self, timeout_seconds: float) -> str:
         """The same, with what that means for requests."""
-        await self.services.compactor.close()
         state = await self.upstream_state(timeout_seconds)
         if not self.upstream.circuit.is_open:
             return state
@@ -276,6 +309,8 @@ class Proxy:
         """The upstream's own `/metrics`."""
         client = Client(scope, receive, send)
         try:
+            if name := self.access.admin(client.headers):
+                client.known_as(name)
             url = self.upstream.target.url("/metrics", client.query)
             await relay(self.upstream, client, url, self.config.server.max_body_bytes, self.places)
         except ClientGone:
@@ -307,11 +342,15 @@ def make_app(config: Config, environ: Mapping[str, str] | None = None) -> Starle
         Route("/upstream/metrics", _Endpoint(proxy.upstream_metrics)),
     ]
     if config.metrics.enabled:
-        routes.append(Route("/metrics", proxy.metrics_page))
+        routes.append(Route("/metrics", proxy.for_admins(proxy.metrics_page), methods=["GET"]))
     if config.status.enabled:
-        routes += proxy.status.routes()
+        pages = proxy.status.pages()
+        routes += [Route(path, proxy.for_admins(page), methods=["GET"]) for path, page in pages.items()]
     span: Callable[[Starlette], AbstractAsyncContextManager[None]] = lifespan
-    app = Starlette(routes=[*routes, _Everything(proxy.handle)], lifespan=span)
+    entrance = Middleware(Entrance, origins=lambda: proxy.origins, refuse=proxy.refuse)
+    app = Straight(
+        routes=[*routes, _Everything(proxy.handle)], rest=proxy.handle, entrance=entrance, lifespan=span
+    )
     app.state.proxy = proxy
     return app
 

@@ -115,6 +115,9 @@ class Metrics:
             _SMALL_SECONDS,
             (),
         )
+        self.reloads = counter(
+            "proxy_config_reloads_total", "Times the configuration was read again.", ("outcome",)
+        )
         self.keepalives = counter(
             "proxy_keepalives_total", "Heartbeats sent to clients that waited for notes."
         )

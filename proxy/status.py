@@ -14,7 +14,6 @@ from importlib import resources
 import orjson
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
-from starlette.routing import Route
 
 from proxy import __version__
 from proxy.board import Board
@@ -46,6 +45,8 @@ _FILES = {
     "/status/text.js": ("text.js", "text/javascript"),
 }
 
+Page = Callable[[Request], Awaitable[Response]]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Health:
@@ -57,7 +58,7 @@ class Health:
 
 class Status:
     """
-    The routes below `/status`. For one event loop.
+    The pages below `/status`. For one event loop.
 
     Args:
         board: What is shown.
@@ -90,14 +91,10 @@ class Status:
         self._streams = 0
         board.on_change = self._ring
 
-    def routes(self) -> list[Route]:
-        """What belongs into the application."""
-        files = [Route(path, _file(name, kind)) for path, (name, kind) in _FILES.items()]
-        return [
-            *files,
-            Route("/status.json", self._json),
-            Route("/status/events", self._events),
-        ]
+    def pages(self) -> dict[str, Page]:
+        """What answers at which path."""
+        files = {path: _file(name, kind) for path, (name, kind) in _FILES.items()}
+        return {**files, "/status.json": self._json, "/status/events": self._events}
 
     def close(self) -> None:
         """End every stream: a server that stops waits for them."""
@@ -181,7 +178,7 @@ class Status:
         rung.set()
 
 
-def _file(name: str, kind: str) -> Callable[[Request], Awaitable[Response]]:
+def _file(name: str, kind: str) -> Page:
     content = resources.files("proxy").joinpath("status_page", name).read_bytes()
 
     async def answer(_: Request) -> Response:

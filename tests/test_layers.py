@@ -73,7 +73,14 @@ ROWS: tuple[tuple[str, ...], ...] = (
     ("proxy/understanding.py", "proxy/exchange.py", "proxy/exchange_*.py", "proxy/token_count.py"),
     ("proxy/app.py", "proxy/app_*.py"),
     # The commands, and the line that calls them.
-    ("proxy/terminal.py", "proxy/serve.py", "proxy/check.py", "proxy/check_*.py", "proxy/top.py"),
+    (
+        "proxy/terminal.py",
+        "proxy/serve.py",
+        "proxy/serve_*.py",
+        "proxy/check.py",
+        "proxy/check_*.py",
+        "proxy/top.py",
+    ),
     ("proxy/replay.py", "proxy/replay_*.py"),
     ("proxy/demo/*.py",),
     ("proxy/__main__.py",),

@@ -137,7 +137,7 @@ async def test_a_chunked_upload_is_passed_on_while_it_comes() -> None:
     async with server, fronted(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}") as url:
         host, _, port = url.removeprefix("http://").partition(":")
         reader, writer = await asyncio.open_connection(host, int(port))
-        writer.write(b"POST /v1/files HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n")
+        writer.write(b"POST /v1/files HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n")
         writer.write(wire_bytes.chunk(b"first"))
         await first_is_there.wait()
         writer.write(wire_bytes.chunk(b"second") + wire_bytes.LAST_CHUNK)
@@ -383,7 +383,7 @@ async def test_an_answer_without_a_body_ends(path: str, status: str, length: str
         reader, writer = await asyncio.open_connection(host, int(port))
         # The second one shows that nothing was left of the first.
         for _ in range(2):
-            writer.write(f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{{}}".encode())
+            writer.write(f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\n{{}}".encode())
             got = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
             assert got.startswith(f"http/1.1 {status[:3]} ") and "etag: x\r\n" in got
             assert (f"content-length: {length}\r\n" in got) is (length is not None)
@@ -395,7 +395,7 @@ async def test_many_requests_on_one_connection() -> None:
         host, _, port = url.removeprefix("http://").partition(":")
         reader, writer = await asyncio.open_connection(host, int(port))
         for path in (CHAT, OTHER, CHAT, "/v1/files"):
-            writer.write(f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Length: {len(BODY)}\r\n\r\n".encode())
+            writer.write(f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(BODY)}\r\n\r\n".encode())
             writer.write(BODY)
             head = await reader.readuntil(b"\r\n\r\n")
             assert head.startswith(b"HTTP/1.1 200") and await reader.readexactly(5) == b"there"

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from starlette.applications import Starlette
+from starlette.routing import Route
 
 from proxy.board import Board
 from proxy.status import MOST_STREAMS, Status
@@ -143,10 +144,12 @@ def test_a_page_that_is_open_does_not_hold_up_a_proxy_that_stops(tmp_path: Path)
         assert process.stderr is not None
         assert b"listens on" in process.stderr.readline()
         with socket.create_connection(("127.0.0.1", port), timeout=20) as page:
-            page.sendall(b"GET /status/events HTTP/1.1\r\nHost: proxy\r\n\r\n")
+            page.sendall(b"GET /status/events HTTP/1.1\r\nHost: localhost\r\n\r\n")
             seen = b""
             while b"event: state" not in seen:
-                seen += page.recv(65536)
+                more = page.recv(65536)
+                assert more, seen
+                seen += more
             process.send_signal(signal.SIGTERM)
             # Until the end of its patience for other streams are 30 s.
             process.wait(timeout=20)
@@ -203,7 +206,8 @@ async def test_a_slow_upstream_holds_no_change_back() -> None:
 
     board = Board(now=time.time)
     status = Status(board, now=time.time, upstream_url="", upstream_state=never, store_state=lambda: "ok")
-    async with serving(Starlette(routes=status.routes())) as url:
+    routes = [Route(path, page) for path, page in status.pages().items()]
+    async with serving(Starlette(routes=routes)) as url:
         async with RawRequest(url, "/status/events", method="GET") as request:
             told = events(await request.answer())
             assert (await anext(told))[0] == "state"
