@@ -82,7 +82,8 @@ class Report:
             lines.append(
                 f"{name}, median: {median(h.memory_bytes for _, h, _ in part) / 2**20:.0f} MiB, "
                 f"{median(h.handles for _, h, _ in part):.0f} handles, "
-                f"{median(h.sockets for _, h, _ in part):.0f} sockets, {median(t for _, _, t in part):.0f} tasks"
+                f"{median(h.sockets for _, h, _ in part):.0f} sockets, "
+                f"{median(t for _, _, t in part):.0f} tasks"
             )
         lines += [f"WRONG {count} x {what}" for what, count in self.wrong.most_common()] or [
             "nothing was wrong"
