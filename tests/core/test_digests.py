@@ -134,3 +134,53 @@ def test_a_scope_depends_on_secret_and_dialect_and_does_not_show_the_key() -> No
     assert made != scope(b"l" * 32, "chat", ["Bearer sk-123"])
     assert made != scope(b"k" * 32, "messages", ["Bearer sk-123"])
     assert b"sk-123" not in made
+
+
+def test_what_an_earlier_version_stored_is_found_again() -> None:
+    """These digests are in people's stores: another value loses every compaction that they hold."""
+    messages = (
+        S,
+        U,
+        asks(("a", "1"), ("b", "2")),
+        Message(role=Role.TOOL, normal=b"both", answers=("a", "b")),
+        Message(role=Role.ASSISTANT, normal=b""),
+        said(Role.SYSTEM, "later"),
+        answer("x", "lost"),
+        asks(("a", "3")),
+        answer("a", "three"),
+    )
+    assert [digest.hex() for digest in digests(*messages)] == [
+        SEED.hex(),
+        SEED.hex(),
+        "8d9441599575c6de4e3d3e426c0bbac6",
+        "9eb9986005f08e128534a54112791ed2",
+        "692420b14de962730ae841027b8cb851",
+        "692420b14de962730ae841027b8cb851",
+        "fe2e68984e36a9f1d0f93bd98a0e3163",
+        "b950a4243509eb438facc71ed2ae44ba",
+        "8ebab84be0f5334614d7f2eaeec2942d",
+        "918881b897ee6135f57c43e2f4e35ebd",
+    ]
+
+
+def test_a_callers_scope_is_the_same_in_every_version() -> None:
+    assert scope(b"secret", "chat", ("Bearer sk-é\ud800", "key", "")).hex() == (
+        "197054a4a1486f7f59008fb892fcd779"
+    )
+    assert scope(b"secret", "chat", (f"Bearer h.{claims(iss='i', sub='s', exp=1)}.s", "", "")).hex() == (
+        "1e1d9010bd081782a3a05dba1a33e98f"
+    )
+
+
+def claims(**claims: object) -> str:
+    return base64.urlsafe_b64encode(json.dumps(claims).encode()).decode().rstrip("=")
+
+
+@pytest.mark.parametrize("scheme", ["", "Bearer ", "Token  ", "My.Own.Scheme "])
+@pytest.mark.parametrize("length", range(20), ids=lambda length: f"claims longer by {length}")
+def test_a_refreshed_jwt_is_known_whatever_its_scheme_and_length(scheme: str, length: int) -> None:
+    def refreshed(at: int) -> bytes:
+        padded = claims(iss="i", sub="s", exp=at, more="x" * length)
+        return scope(b"secret", "chat", [f"{scheme}h.{padded}.s{at}"])
+
+    assert refreshed(1) == refreshed(2) == scope(b"secret", "chat", [f"h.{claims(iss='i', sub='s')}.s"])

@@ -1,7 +1,7 @@
 """What notes may have a name from."""
 
 from proxy.core.claims import unsupported
-from proxy.core.evidence import evidence_of
+from proxy.core.evidence import evidence_of, spoken_texts
 from proxy.core.messages import Attachment, Conversation, Kind, Message, Role, Text, find_turns
 from proxy.core.rewrite import Rewrite
 from tests.core.sessions import does, user
@@ -49,3 +49,23 @@ def test_of_an_earlier_block_only_what_code_wrote_counts() -> None:
     )
     assert unsupported("`made_up`", evidence(rewrite)) == ("made_up",)
     assert unsupported("`@ make x_9`", evidence(rewrite)) == ()
+
+
+def test_of_an_earlier_block_without_notes_everything_counts() -> None:
+    assert unsupported("`@ make x_9`", evidence(Rewrite(seen=2, replaced=2, block="@ make x_9"))) == ()
+    assert "@ make x_9" in evidence(Rewrite(seen=2, replaced=2, block="@ make x_9"))
+
+
+def test_where_notes_are_taken_out_nothing_is_put_in() -> None:
+    assert "<record>@ x</record>" in evidence(
+        Rewrite(seen=2, replaced=2, notes="Said. ", block="<record>Said. @ x</record>")
+    )
+
+
+def test_what_was_spoken_is_texts_arguments_and_results_without_reasoning() -> None:
+    thought = Message(
+        role=Role.ASSISTANT,
+        texts=(Text(Kind.REASONING, "hm"), Text(Kind.SEALED, "x"), Text(Kind.SAID, "I look.")),
+    )
+    spoken = spoken_texts([user("task"), thought, *does("read", "{}", "result")])
+    assert spoken == ["task", "I look.", "{}", "result"]

@@ -41,3 +41,27 @@ def test_one_message_may_answer_several_calls() -> None:
         answers=("c0", "c1"),
     )
     assert [(m.result, m.message_index) for m in pair([batch, both])] == [("A", 0), ("B", 0)]
+
+
+def test_a_pair_says_which_call_it_is_and_where_its_answer_stands() -> None:
+    batch = asks(("a", {}), ("b", {}))
+    both = Message(
+        role=Role.TOOL,
+        texts=(Text(Kind.RESULT, "A", of=0), Text(Kind.RESULT, "B", of=1)),
+        answers=("c0", "c1"),
+    )
+    open_ = asks(("c", {}), ids=("open",))
+    assert [(m.call.name, m.message_index, m.answer) for m in pair([batch, both, open_])] == [
+        ("a", 0, (1, 0)),
+        ("b", 0, (1, 1)),
+        ("c", 2, None),
+    ]
+
+
+def test_an_answer_without_a_call_does_not_hide_those_beside_it() -> None:
+    both = Message(
+        role=Role.TOOL,
+        texts=(Text(Kind.RESULT, "lost", of=0), Text(Kind.RESULT, "found", of=1)),
+        answers=("nobody", "c0"),
+    )
+    assert results([asks(("a", {})), both]) == ["found"]

@@ -89,3 +89,31 @@ def test_a_failure_is_read_back_and_nonsense_is_none() -> None:
 @pytest.mark.parametrize(("attempts", "turns"), [(0, 0), (-1, 0), (1, 3), (2, 6), (3, 12), (4, 12), (99, 12)])
 def test_every_failure_in_a_row_waits_longer(attempts: int, turns: int) -> None:
     assert backoff_turns(attempts) == turns
+
+
+def test_what_an_earlier_version_stored_is_read() -> None:
+    stored = (
+        b'{"seen":5,"replaced":2,"block":"b","notes":"n","cuts":[{"at":3,"text":0,"put":"p"}],"folds":1,'
+        b'"is_trim":true,"compacted_at":4}'
+    )
+    rewrite = Rewrite(
+        seen=5,
+        replaced=2,
+        block="b",
+        notes="n",
+        cuts=(Cut(at=3, text=0, put="p"),),
+        folds=1,
+        is_trim=True,
+        compacted_at=4,
+    )
+    assert from_bytes(stored) == rewrite
+
+
+def test_it_is_stored_without_spaces() -> None:
+    """A block may be written thousands of times, and a store has a limit."""
+    assert b'"seen":5,"replaced":2' in to_bytes(Rewrite(seen=5, replaced=2))
+
+
+def test_the_first_failure_is_kept() -> None:
+    failure = Failure(seen=3, attempts=1)
+    assert failure_from_bytes(failure_to_bytes(failure)) == failure

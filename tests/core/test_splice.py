@@ -77,3 +77,8 @@ def test_a_message_is_found_in_the_view(brief: tuple[Role, ...], rewrite: Rewrit
     for at in range(rewrite.replaced if rewrite else 0, 4):
         message = conversation.messages[conversation.brief_end + at]
         assert view[view_index(conversation, rewrite, at)].message is message
+
+
+def test_a_block_without_a_user_message_is_said_by_one() -> None:
+    [carrier] = [s.message for s in splice(talk(S, *WORK), REWRITE) if s.message.role is U]
+    assert carrier.texts == (Text(Kind.SAID, "BLOCK"),)
