@@ -271,13 +271,15 @@ class Compactor:
         await self._ahead.close()
 
     async def _again(self, asked: Asked) -> tuple[Terms, Past, Look] | None:
-        """A request that was answered, as it stands now."""
+        """A request that was answered, as it stands now; None where nothing is to be made of it."""
         begun = await self._begin(asked)
         if begun is None:
             return None
         terms = self._looking.terms(
             asked, begun.digests, begun.found, begun.budget, Trigger.AHEAD, look=begun.look
         )
+        if await self._masking.is_enough(terms, begun.look):
+            return None
         return terms, begun.past, begun.look
 
     async def _size(self, asked: Asked, found: Found) -> int:

@@ -10,7 +10,7 @@ import time
 from proxy.asked import Trigger
 from proxy.board import Board
 from proxy.config import ContextConfig
-from proxy.core.mask import mask
+from proxy.core.mask import Mask, mask
 from proxy.core.plan import has_rested
 from proxy.events import emit
 from proxy.looking import Look, Looking, Terms
@@ -42,21 +42,8 @@ class Masking:
     async def mask(self, terms: Terms, look: Look) -> Look | None:
         """The view masked and stored; None where notes are to be made instead, or nothing yet."""
         conversation, budget = look.conversation, terms.budget
-        if self._config.strategy != "mask-first":
-            return None
-        if terms.trigger is not Trigger.OVERFLOW and not has_rested(conversation, look.rewrite):
-            return None
         started = time.monotonic()
-        # Every result of a long history is read for it: off the event loop.
-        made = await asyncio.to_thread(
-            mask,
-            conversation,
-            look.rewrite,
-            look.measured.sizes,
-            budget,
-            policy=terms.policy,
-            count=terms.count,
-        )
+        made = await self._made(terms, look)
         if made is None:
             return None
         stored = await self._rewrites.keep(terms.digests, conversation, made.rewrite)
@@ -88,3 +75,23 @@ class Masking:
         self._metrics.tokens_before.labels(model).observe(look.total)
         self._metrics.tokens_after.labels(model).observe(after.total)
         return after
+
+    async def is_enough(self, terms: Terms, look: Look) -> bool:
+        """Whether a mask would do for this view, so that nobody need write notes of it ahead of need."""
+        return await self._made(terms, look) is not None
+
+    async def _made(self, terms: Terms, look: Look) -> Mask | None:
+        if self._config.strategy != "mask-first":
+            return None
+        if terms.trigger is not Trigger.OVERFLOW and not has_rested(look.conversation, look.rewrite):
+            return None
+        # Every result of a long history is read for it: off the event loop.
+        return await asyncio.to_thread(
+            mask,
+            look.conversation,
+            look.rewrite,
+            look.measured.sizes,
+            terms.budget,
+            policy=terms.policy,
+            count=terms.count,
+        )

@@ -183,6 +183,17 @@ async def test_the_default_makes_notes() -> None:
     assert outcomes == {"none", "compacted", "reused"}
 
 
+async def test_no_notes_are_made_ahead_of_need_where_a_mask_will_do() -> None:
+    upstream = remembering_upstream(window=WINDOW, strict=STRICT)
+    # Notes are made ahead only after an answer that calls a tool.
+    upstream.script = lambda r: None if upstream.is_notes(r) else Answer(calls=(("run_command", {}),))
+    session = AgentSession(name="alice", result_words=RESULT_WORDS)
+    async with upstream.running(), proxied(upstream, mode="ahead", prewarm=False, **MASK_FIRST) as proxy:
+        walked = [await proxy.send(session.step().body()) for _ in range(12)]
+        assert "masked" in {walk.outcome for walk in walked}
+    assert upstream.notes == []
+
+
 async def test_an_overflow_answer_is_recovered_by_a_mask() -> None:
     upstream = remembering_upstream(window=WINDOW, strict=STRICT)
     session = AgentSession(name="alice", result_words=RESULT_WORDS).step(16)
