@@ -21,6 +21,9 @@ from proxy.core.rewrite import (
 )
 from proxy.stores.base import Shelf, Store
 
+# Where `find` looks.
+_LOOKED = (Shelf.SEEN, Shelf.TRIMMED, Shelf.RANGE, Shelf.FAILED)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Past:
@@ -59,13 +62,16 @@ class Rewrites:
         after = digests[conversation.brief_end + 1 :]
         if not after:
             return Past()
+        # At once: each question is a way to another thread and back.
+        looked = await self._store.longest_on(_LOOKED, after)
         found: list[tuple[int, int, bool, Rewrite]] = []
         for shelf in (Shelf.SEEN, Shelf.TRIMMED):
-            rewrite = await self._longest(shelf, after, conversation)
+            first = looked.get(shelf)
+            rewrite = await self._longest(shelf, after, conversation, first) if first else None
             if rewrite:
                 found.append((rewrite.seen, rewrite.replaced, rewrite.is_trim, rewrite))
         best = max(found, key=lambda entry: entry[:3])[3] if found else None
-        entry = await self._store.longest(Shelf.RANGE, after)
+        entry = looked.get(Shelf.RANGE)
         ranged = from_bytes(entry[1]) if entry else None
         if (
             entry
@@ -75,7 +81,7 @@ class Rewrites:
         ):
             ranged = replace(ranged, seen=ranged.replaced, cuts=())
             best = ranged if _applies(ranged, conversation) else best
-        failure = await self._failure(after)
+        failure = _failure(after, looked.get(Shelf.FAILED))
         if failure and best and best.compacted_at >= failure.seen:
             failure = None
         return Past(rewrite=best, failure=failure)
@@ -106,7 +112,9 @@ class Rewrites:
         self, digests: Sequence[bytes], conversation: Conversation, now: Rewrite | None
     ) -> Rewrite | None:
         """One made ahead of need over what this history continues, newer than what is in use *now*."""
-        ahead = await self._longest(Shelf.AHEAD, digests[conversation.brief_end + 1 :], conversation)
+        after = digests[conversation.brief_end + 1 :]
+        first = await self._store.longest(Shelf.AHEAD, after)
+        ahead = await self._longest(Shelf.AHEAD, after, conversation, first) if first else None
         if ahead is None or now is None:
             return ahead
         return ahead if ahead.replaced > now.replaced and ahead.seen > now.compacted_at else None
@@ -129,21 +137,25 @@ class Rewrites:
         return failure
 
     async def _longest(
-        self, shelf: Shelf, after: Sequence[bytes], conversation: Conversation
+        self,
+        shelf: Shelf,
+        after: Sequence[bytes],
+        conversation: Conversation,
+        first: tuple[int, bytes],
     ) -> Rewrite | None:
-        """The longest that applies; where a result came late, a shorter one may."""
-        upto = len(after)
-        while upto and (entry := await self._store.longest(shelf, after[:upto])):
+        """The longest that applies, from *first* down; where a result came late, a shorter one may."""
+        entry: tuple[int, bytes] | None = first
+        while entry is not None:
             rewrite = from_bytes(entry[1])
             if rewrite and _stands(after, entry[0], rewrite.seen) and _applies(rewrite, conversation):
                 return rewrite
-            upto = entry[0]
+            entry = await self._store.longest(shelf, after[: entry[0]]) if entry[0] else None
         return None
 
-    async def _failure(self, after: Sequence[bytes]) -> Failure | None:
-        entry = await self._store.longest(Shelf.FAILED, after)
-        failure = failure_from_bytes(entry[1]) if entry else None
-        return failure if entry and failure and _stands(after, entry[0], failure.seen) else None
+
+def _failure(after: Sequence[bytes], entry: tuple[int, bytes] | None) -> Failure | None:
+    failure = failure_from_bytes(entry[1]) if entry else None
+    return failure if entry and failure and _stands(after, entry[0], failure.seen) else None
 
 
 def _stands(after: Sequence[bytes], index: int, seen: int) -> bool:

@@ -5,7 +5,7 @@ A store knows nothing of conversations: it finds the value of the longest histor
 keeps the first value that was stored. `memory` and `sqlite` pass one contract test.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Protocol
 
@@ -45,6 +45,12 @@ class Store(Protocol):
         Reading an entry counts as use of it (`sqlite` prunes by age since last use,
         to within a day).
         """
+        ...
+
+    async def longest_on(
+        self, shelves: Sequence[Shelf], digests: Sequence[bytes]
+    ) -> Mapping[Shelf, tuple[int, bytes]]:
+        """What `longest` finds on each of *shelves*, asked at once; a shelf without a value is left out."""
         ...
 
     async def add(self, shelf: Shelf, digest: bytes, value: bytes) -> bytes:

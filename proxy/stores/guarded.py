@@ -9,7 +9,7 @@ what was added meanwhile is written to it.
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TypeVar
 
 from proxy.errors import StoreError
@@ -113,24 +113,33 @@ class GuardedStore:
 
     async def longest(self, shelf: Shelf, digests: Sequence[bytes]) -> tuple[int, bytes] | None:
         """See `Store.longest`."""
-        known = await self._fallback.longest(shelf, digests)
+        return (await self.longest_on((shelf,), digests)).get(shelf)
+
+    async def longest_on(
+        self, shelves: Sequence[Shelf], digests: Sequence[bytes]
+    ) -> Mapping[Shelf, tuple[int, bytes]]:
+        """See `Store.longest_on`."""
+        known = await self._fallback.longest_on(shelves, digests)
         inner = await self._reach()
         if inner is None:
             return known
         try:
-            found = await self._answer(inner.longest(shelf, digests))
+            found = await self._answer(inner.longest_on(shelves, digests))
         except StoreError as error:
             self._failed(error)
             return known
         self._read_again_at = None
-        if known is not None and (found is None or known[0] > found[0]):
-            # The real store could not take it yet, has pruned it, or was replaced.
-            self._unsaved[shelf, digests[known[0]]] = None
-            return known
-        if found is None:
-            return None
-        self._fallback.put((shelf, digests[found[0]]), found[1])
-        return found
+        best: dict[Shelf, tuple[int, bytes]] = {}
+        for shelf in shelves:
+            ours, theirs = known.get(shelf), found.get(shelf)
+            if ours is not None and (theirs is None or ours[0] > theirs[0]):
+                # The real store could not take it yet, has pruned it, or was replaced.
+                self._unsaved[shelf, digests[ours[0]]] = None
+                best[shelf] = ours
+            elif theirs is not None:
+                self._fallback.put((shelf, digests[theirs[0]]), theirs[1])
+                best[shelf] = theirs
+        return best
 
     async def add(self, shelf: Shelf, digest: bytes, value: bytes) -> bytes:
         """See `Store.add`."""
@@ -181,6 +190,8 @@ class GuardedStore:
 
     async def _reach(self) -> Store | None:
         """The real store if it may be read now; opens it and catches up when a pause is over."""
+        if self.healthy and not self._unsaved and not self._closed:
+            return self._inner
         # While one request tries, the others do not wait for it.
         if not self._closed and not self._reaching:
             self._reaching = True

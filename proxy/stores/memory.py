@@ -8,7 +8,7 @@ done again.
 
 import secrets
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from proxy.stores.base import Shelf
 
@@ -38,6 +38,7 @@ class MemoryStore:
         self._max_bytes = max_bytes
         self._bytes = 0
         self._values: OrderedDict[Key, bytes] = OrderedDict()
+        self._digests: dict[Shelf, set[bytes]] = {shelf: set() for shelf in Shelf}
 
     @property
     def secret(self) -> bytes:
@@ -46,11 +47,20 @@ class MemoryStore:
 
     async def longest(self, shelf: Shelf, digests: Sequence[bytes]) -> tuple[int, bytes] | None:
         """See `Store.longest`."""
+        if self._digests[shelf].isdisjoint(digests):
+            return None
         for index in range(len(digests) - 1, -1, -1):
             value = self.get((shelf, digests[index]))
             if value is not None:
                 return index, value
         return None
+
+    async def longest_on(
+        self, shelves: Sequence[Shelf], digests: Sequence[bytes]
+    ) -> Mapping[Shelf, tuple[int, bytes]]:
+        """See `Store.longest_on`."""
+        found = {shelf: await self.longest(shelf, digests) for shelf in shelves}
+        return {shelf: entry for shelf, entry in found.items() if entry is not None}
 
     async def add(self, shelf: Shelf, digest: bytes, value: bytes) -> bytes:
         """See `Store.add`."""
@@ -80,9 +90,11 @@ class MemoryStore:
         if old is not None:
             self._bytes -= _cost(key, old)
         self._values[key] = value
+        self._digests[key[0]].add(key[1])
         self._bytes += _cost(key, value)
         while self._bytes > self._max_bytes and len(self._values) > 1:
             oldest, dropped = self._values.popitem(last=False)
+            self._digests[oldest[0]].discard(oldest[1])
             self._bytes -= _cost(oldest, dropped)
 
     def keys(self) -> tuple[Key, ...]:

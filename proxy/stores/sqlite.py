@@ -8,7 +8,7 @@ how the file opens is `sqlite_file`'s question, its tables are `sqlite_schema`'s
 import os
 import sqlite3
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
@@ -19,6 +19,7 @@ from proxy.stores.base import Shelf
 from proxy.stores.call_thread import CallThread
 from proxy.stores.sqlite_errors import failed, is_corrupt, is_moved
 from proxy.stores.sqlite_file import OpenFile, is_in_place, move_aside, open_file
+from proxy.stores.sqlite_index import Index
 
 T = TypeVar("T")
 
@@ -69,6 +70,7 @@ class SqliteStore:
         self._on_set_aside = on_set_aside
         self._damage: list[tuple[Path, str]] = []
         self._file: OpenFile | None = None
+        self._index = Index()
         self._adds = 0
         self._closed = False
         self._thread = CallThread(f"store {path.name}")
@@ -126,8 +128,17 @@ class SqliteStore:
 
     async def longest(self, shelf: Shelf, digests: Sequence[bytes]) -> tuple[int, bytes] | None:
         """See `Store.longest`."""
+        return (await self.longest_on((shelf,), digests)).get(shelf)
+
+    async def longest_on(
+        self, shelves: Sequence[Shelf], digests: Sequence[bytes]
+    ) -> Mapping[Shelf, tuple[int, bytes]]:
+        """See `Store.longest_on`; one call on the thread."""
         wanted = tuple(digests)
-        return await self._call("reading", lambda c: entries.longest(c, shelf, wanted, self._now()))
+        return await self._call(
+            "reading",
+            lambda c: {shelf: e for shelf in shelves if (e := self._longest(c, shelf, wanted)) is not None},
+        )
 
     async def add(self, shelf: Shelf, digest: bytes, value: bytes) -> bytes:
         """See `Store.add`. Done even if the caller is cancelled: the value was paid for."""
@@ -189,6 +200,7 @@ class SqliteStore:
         if self._file is None:
             file = open_file(self.path, new_secret=self._new_secret, wait_seconds=self._wait_seconds)
             self._file = file
+            self._index = Index()
             if file.set_aside is not None:
                 self._damage.append((file.set_aside, file.damage))
             if self._secret is None:
@@ -201,6 +213,15 @@ class SqliteStore:
             with suppress(sqlite3.Error):  # nothing is lost by it: what was committed is in the log
                 self._file.connection.close()
             self._file = None
+
+    def _longest(
+        self, connection: sqlite3.Connection, shelf: Shelf, digests: Sequence[bytes]
+    ) -> tuple[int, bytes] | None:
+        places = self._index.among(connection, shelf, digests)
+        if not places:
+            return None
+        found = entries.longest(connection, shelf, [digests[i] for i in places], self._now())
+        return None if found is None else (places[found[0]], found[1])
 
     def _add(self, connection: sqlite3.Connection, shelf: Shelf, digest: bytes, value: bytes) -> bytes:
         stored = entries.add(connection, shelf, digest, value, self._now())

@@ -70,6 +70,16 @@ async def test_the_last_digest_with_a_value_is_found(opener: Opener) -> None:
         assert await store.longest(Shelf.SEEN, [b"a", b"b"]) == (0, b"short")
 
 
+async def test_several_shelves_are_asked_at_once(opener: Opener) -> None:
+    async with opener() as store:
+        await store.add(Shelf.SEEN, b"a", b"short")
+        await store.add(Shelf.SEEN, b"b", b"long")
+        await store.add(Shelf.FAILED, b"a", b"failed")
+        await store.add(Shelf.RANGE, b"x", b"of another history")
+        found = await store.longest_on((Shelf.SEEN, Shelf.RANGE, Shelf.FAILED), [b"a", b"b", b"c"])
+        assert found == {Shelf.SEEN: (1, b"long"), Shelf.FAILED: (0, b"failed")}
+
+
 async def test_shelves_are_apart(opener: Opener) -> None:
     async with opener() as store:
         for shelf in Shelf:

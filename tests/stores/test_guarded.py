@@ -1,7 +1,7 @@
 """That no failure of a store reaches a request, and that none changes a view for longer than it must."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -45,6 +45,12 @@ class Disk:
     async def longest(self, shelf: Shelf, digests: Sequence[bytes]) -> tuple[int, bytes] | None:
         await self._do("longest", self.read_fault)
         return await self.entries.longest(shelf, digests)
+
+    async def longest_on(
+        self, shelves: Sequence[Shelf], digests: Sequence[bytes]
+    ) -> Mapping[Shelf, tuple[int, bytes]]:
+        await self._do("longest", self.read_fault)
+        return await self.entries.longest_on(shelves, digests)
 
     async def add(self, shelf: Shelf, digest: bytes, value: bytes) -> bytes:
         await self._do("add", self.write_fault)
