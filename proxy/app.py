@@ -56,6 +56,7 @@ from proxy.tokenizer import Tokenizer
 from proxy.turnstile import Turnstile
 from proxy.understanding import Untouched
 from proxy.upstream import Upstream
+from proxy.way_out import proxy_for
 from proxy.windows import Windows
 
 DIALECTS: dict[str, Dialect] = {
@@ -87,6 +88,7 @@ class Proxy:
         self.upstream = Upstream(
             url=config.upstream.url,
             key=environ.get(config.upstream.key_env, "") if config.upstream.key_env else "",
+            proxy=proxy_for(config.upstream.url, environ),
             connect_timeout_seconds=config.upstream.connect_timeout_seconds,
             idle_timeout_seconds=config.upstream.idle_timeout_seconds,
         )

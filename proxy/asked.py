@@ -43,6 +43,7 @@ class Asked:
         headers: For requests of our own on its behalf: the client's, without those that
             describe the body.
         credentials: What tells the caller from others.
+        plain: The body without its coding; None where it had none. Few servers undo one.
     """
 
     dialect: Dialect
@@ -50,6 +51,7 @@ class Asked:
     url: str
     headers: tuple[tuple[str, str], ...]
     credentials: tuple[str, ...]
+    plain: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -84,6 +84,7 @@ class Exchange:
         asked = self._understood(raw, url)
         prepared = UNREAD
         if asked is not None:
+            raw = raw if asked.plain is None else asked.plain
             begun = Begun()
             prepared = await self._prepared(asked, begun)
             if not begun.is_set():
@@ -159,7 +160,7 @@ class Exchange:
         one: *after* says that there was one, and whether it is to be asked alone.
         """
         services = self._services
-        changed = prepared.body is not None
+        changed = prepared.body is not None or (asked is not None and asked.plain is not None)
         headers = hd.for_upstream(self._client.headers, drop=hd.OF_THE_BYTES if changed else ())
         body = raw if prepared.body is None else prepared.body
         alone = after is not None and after.pool_full

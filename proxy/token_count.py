@@ -30,8 +30,8 @@ async def count_tokens(services: Services, dialect: Dialect, client: Client, raw
     if isinstance(asked, Asked):
         prepared = await services.compactor.shown(asked)
         tokens = prepared.tokens
-        changed = prepared.body is not None
-        body = raw if prepared.body is None else prepared.body
+        changed = prepared.body is not None or asked.plain is not None
+        body = next(one for one in (prepared.body, asked.plain, raw) if one is not None)
     headers = hd.for_upstream(client.headers, drop=hd.OF_THE_BYTES if changed else ())
     response = await services.upstream.send("POST", url, headers=headers, body=body)
     try:

@@ -65,6 +65,7 @@ def understand(
         dialect=dialect,
         parsed=parsed,
         url=url,
+        plain=body if coding else None,
         headers=hd.for_own_request(client.headers),
         credentials=client.credentials,
     )

@@ -106,17 +106,18 @@ def test_a_coding_that_is_not_known_is_named() -> None:
 
 
 @EACH
-async def test_an_encoded_request_is_understood_and_goes_on_as_it_came(
+async def test_an_encoded_request_is_understood_and_goes_on_plain(
     header: str, encode: Callable[[bytes], bytes]
 ) -> None:
-    body = encode(b'{"messages":[{"role":"user","content":"hello"}]}')
+    """Few model servers undo a coding, and none needs one."""
+    body = b'{"messages":[{"role":"user","content":"hello"}]}'
     headers = [("Content-Encoding", header), ("Content-Type", "application/json")]
     async with ScriptedUpstream().running() as upstream, fronted(upstream.url) as url:
-        answer, _ = await ask(url, CHAT, body=body, headers=headers)
+        answer, _ = await ask(url, CHAT, body=encode(body), headers=headers)
     request = upstream.chats[-1]
     # It was measured, so it was read.
     assert answer.header("x-context-tokens") is not None
-    assert (request.body, request.header("content-encoding")) == (body, header)
+    assert (request.body, request.header("content-encoding")) == (body, None)
 
 
 @pytest.mark.parametrize("header", ["snappy", "gzip, snappy", "gzip, gzip, gzip, gzip"])
