@@ -168,7 +168,8 @@ class Proxy:
             most = self.config.server.max_body_bytes
             counted = client.method == "POST" and is_count(path)
             if not compacted and not counted:
-                url = self.services.renamed.restored(url.encode("utf-8", "surrogatepass")).decode(
+                named = url.encode("utf-8", "surrogatepass")
+                url = self.services.renamed.restored(client.credentials, named).decode(
                     "utf-8", "surrogatepass"
                 )
                 await relay(self.upstream, client, url, most, self.places)

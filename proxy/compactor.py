@@ -30,6 +30,7 @@ from proxy.rewrites import Past, Rewrites
 from proxy.sizing import Sizing
 from proxy.stores.base import Store
 from proxy.telling import Telling
+from proxy.tokenizer import count_for
 from proxy.trimming import Trimming
 from proxy.turnstile import Turnstile
 from proxy.upstream import Upstream
@@ -203,11 +204,13 @@ class Compactor:
     async def _begin(self, asked: Asked) -> _Begun | None:
         """What is known before anything is decided; None where no budget is known."""
         conversation = asked.parsed.conversation
+        seed = scope(self._store.secret, asked.dialect.name, asked.credentials)
+        count_for(seed)
         found = await self._windows.of(conversation.model, asked.headers)
         budget = budget_for(self._config, conversation, found)
         if budget is None:
             return None
-        digests = chain(scope(self._store.secret, asked.dialect.name, asked.credentials), conversation)
+        digests = chain(seed, conversation)
         past = await self._rewrites.find(digests, conversation)
         look = await self._looking.look(asked, conversation, past.rewrite, found, budget)
         return _Begun(found=found, budget=budget, digests=digests, past=past, look=look)

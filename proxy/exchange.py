@@ -90,7 +90,7 @@ class Exchange:
             if not begun.is_set():
                 services.metrics.overhead.observe(time.perf_counter() - started)
         else:
-            raw = services.renamed.restored(raw)
+            raw = services.renamed.restored(self._client.credentials, raw)
         refused = await self._once(asked, prepared, raw, url)
         if refused is None:
             return
@@ -241,7 +241,7 @@ class Exchange:
         finally:
             # Also where a client has all it wants, and leaves a stream that its server keeps open.
             if waiting and waiting.renamed:
-                self._services.renamed.remember(*waiting.renamed)
+                self._services.renamed.remember(self._client.credentials, *waiting.renamed)
             if asked is not None and response.status == 200 and (streams or size <= keep):
                 try:
                     self._record(asked, prepared, response, head, b"".join(kept), streams=streams)

@@ -10,6 +10,7 @@ from proxy.asked import Asked, Trigger
 from proxy.config import ContextConfig
 from proxy.core.block import Rooms
 from proxy.core.budget import Budget, reserve_for
+from proxy.core.digests import caller
 from proxy.core.messages import Conversation, View, has_reasoned
 from proxy.core.notes import reasoning_allowance
 from proxy.core.plan import Policy
@@ -191,7 +192,8 @@ class Looking:
             rewrite,
             view,
             message_bytes=dialect.message_bytes(view),
-            outside=parsed.outside,
+            # What the upstream said of a prompt is known to the caller alone who sent it.
+            outside=caller(asked.credentials) + b"\0" + parsed.outside,
             budget=budget,
             ask=ask if found.count_path and is_whole else None,
         )

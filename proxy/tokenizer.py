@@ -14,6 +14,7 @@ import logging
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
+from contextvars import ContextVar
 from functools import cache
 from importlib import resources
 from typing import Protocol
@@ -61,6 +62,17 @@ _SPLIT = "|".join(
 )
 
 _log = logging.getLogger(__name__)
+
+_WHOSE: ContextVar[bytes] = ContextVar("_WHOSE", default=b"")
+
+
+def count_for(caller: bytes) -> None:
+    """
+    In this task, and in what it begins, remember counts for *caller* alone.
+
+    How quickly a long text is counted would tell whether somebody else has sent it before.
+    """
+    _WHOSE.set(caller)
 
 
 class Encoding(Protocol):
@@ -112,8 +124,8 @@ class Tokenizer:
         self._capacity = remembered
         # Keyed by Python's own hash of the text: 64 bits, with a secret of the process,
         # 2 GB/s, and remembered inside the string. A clash (of equal length) would cost
-        # a wrong estimate, nothing more.
-        self._counts: OrderedDict[tuple[int, int], int] = OrderedDict()
+        # a wrong estimate, nothing more. Before it stands whose text it is.
+        self._counts: OrderedDict[tuple[bytes, int, int], int] = OrderedDict()
         self._counts_lock = threading.Lock()
         self._encoding: Encoding | None = None
         self._loaded = False
@@ -134,7 +146,7 @@ class Tokenizer:
         """Tokens of *text*, without special tokens: `<|endoftext|>` is text like any other."""
         if len(text) <= SHORT_CHARS:
             return self._encode(text)
-        key = (hash(text), len(text))
+        key = (_WHOSE.get(), hash(text), len(text))
         with self._counts_lock:
             known = self._counts.get(key)
             if known is not None:
@@ -172,8 +184,9 @@ class Tokenizer:
         if not self._loaded:
             return True
         unknown = 0
+        whose = _WHOSE.get()
         for text in (*(t.text for m in messages for t in m.texts), *texts):
-            if len(text) > SHORT_CHARS and (hash(text), len(text)) in self._counts:
+            if len(text) > SHORT_CHARS and (whose, hash(text), len(text)) in self._counts:
                 continue
             unknown += len(text)
             if unknown > LONG_CHARS:

@@ -28,9 +28,13 @@ def scope(secret: bytes, dialect: str, credentials: Sequence[str]) -> bytes:
     Of a token that is a JWT only issuer and subject count: it is refreshed in mid-run.
     The credential itself cannot be found from the result without *secret*.
     """
-    identity = "\n".join(_identity(c) for c in credentials)
-    said = b"\0".join((_VERSION, dialect.encode(), identity.encode("utf-8", "surrogatepass")))
+    said = b"\0".join((_VERSION, dialect.encode(), caller(credentials)))
     return hmac.new(secret, said, hashlib.sha256).digest()[:SIZE_BYTES]
+
+
+def caller(credentials: Sequence[str]) -> bytes:
+    """Tells one caller from another; not to be stored, since it may be the credentials themselves."""
+    return "\n".join(_identity(c) for c in credentials).encode("utf-8", "surrogatepass")
 
 
 def chain(seed: bytes, conversation: Conversation) -> tuple[bytes, ...]:
