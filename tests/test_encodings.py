@@ -53,7 +53,7 @@ REAL = pytest.mark.parametrize(
 
 
 @EACH
-@settings(max_examples=20)
+@settings(max_examples=20, deadline=None)
 @given(body=st.binary(max_size=2000))
 def test_round_trip(header: str, encode: Callable[[bytes], bytes], body: bytes) -> None:
     assert decoded(encode(body), header, 2000) == body
