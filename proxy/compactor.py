@@ -235,8 +235,9 @@ class Compactor:
         found = await self._windows.learn(
             conversation.model, overflow, asked.headers, conversation.output_limit
         )
-        if overflow.window is None and overflow.prompt is None:
-            refused = before.tokens or await self._size(asked, found)
+        if found.window is None or (overflow.window is None and overflow.prompt is None):
+            # What the answer says of the prompt may be as wrong as what it says of the window.
+            refused = max(overflow.prompt or 0, before.tokens or await self._size(asked, found))
             self._windows.guess(conversation.model, refused)
         prepared = await self.prepare(
             asked, on_notes=on_notes, overflow=overflow, may_compact=not before.compacted
@@ -249,12 +250,13 @@ class Compactor:
         """What the upstream said of a request that was answered."""
         model = self._metrics.model(prepared.model)
         self._metrics.answered(model, usage)
+        # Also where no window is known yet: an overflow answer must not teach one below it.
+        self._windows.worked(prepared.model, usage.prompt)
         if prepared.key:
             error = abs(prepared.tokens - usage.prompt) / usage.prompt
             self._metrics.estimate_error.labels(model).observe(error)
             self._sizing.counts.remember(prepared.model, prepared.key, usage.prompt)
             self._sizing.counts.learn(prepared.model, prepared.raw, usage.prompt)
-            self._windows.worked(prepared.model, usage.prompt)
             self._board.answered(prepared.conversation, prepared.tokens, usage)
 
     def answered(
