@@ -1,8 +1,17 @@
 """What is known of every call of a range."""
 
-from proxy.core.messages import Kind, Message, Role, Text
+from proxy.core.messages import Call, Kind, Message, Role, Text
+from proxy.core.outcomes import read_outcome
 from proxy.core.steps import read_steps
+from proxy.core.tools import read_call
 from tests.core.sessions import asks, does, user
+
+
+def test_a_step_knows_what_its_call_does_and_how_it_ended() -> None:
+    [step] = read_steps(does("bash", '{"command":"make"}', "error: no rule\nexit code: 2"))
+    assert step.deed == read_call(Call("c0", "bash", '{"command":"make"}'))
+    assert step.outcome == read_outcome(step.deed.act, "error: no rule\nexit code: 2")
+    assert step.outcome != read_outcome(step.deed.act, None)
 
 
 def test_a_step_has_its_arguments_as_they_came_its_result_and_where_both_stand() -> None:
