@@ -1,6 +1,7 @@
 """Counting texts and messages: near enough, quick enough, and never a failure."""
 
 import base64
+import contextvars
 import random
 import threading
 
@@ -17,6 +18,7 @@ from proxy.tokenizer import (
     Encoding,
     Tokenizer,
     count_bytes,
+    count_for,
     read_o200k,
 )
 
@@ -237,6 +239,27 @@ def test_the_memory_of_counts_is_bounded_and_keeps_what_is_used() -> None:
     assert counted.asked == []
     tokenizer.count(texts[1])
     assert len(counted.asked) == 1
+
+
+def test_a_text_that_another_caller_sent_is_counted_again() -> None:
+    """How quickly it is counted would tell that somebody else has it too."""
+    counted = Counted()
+    tokenizer = loaded(counted)
+    text, long = said("word " * 100), said("word " * LONG_CHARS)
+
+    def ask() -> bool:
+        tokenizer.message(text)
+        tokenizer.message(long)
+        return tokenizer.is_long([long])
+
+    for caller in (b"one", b"two", b"one"):
+        context = contextvars.copy_context()
+        context.run(count_for, caller)
+        is_new = caller == b"two" or not counted.asked
+        before = len(counted.asked)
+        assert context.run(tokenizer.is_long, [long]) is is_new
+        assert context.run(ask) is False
+        assert (len(counted.asked) > before) is is_new
 
 
 def test_long_is_what_is_not_known_yet() -> None:
