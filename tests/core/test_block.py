@@ -148,3 +148,36 @@ def test_the_frame_is_whole_and_in_its_rooms_whatever_it_holds(
 def test_the_same_history_gives_the_same_block_whatever_is_folded_before() -> None:
     steps = run(*(does("read", {"path": f"src/{n}.py"}) for n in range(5)))
     assert rendered(steps) == rendered(list(steps))
+
+
+def test_a_list_in_the_tail_is_newer_than_the_one_that_was_replaced() -> None:
+    gone = does("todowrite", TODOS)
+    tail = does("todowrite", {"todos": [{"content": "b", "status": "pending"}]})
+    whole = conversation([user("the task"), *gone, *tail])
+    block = render_block(whole, len(gone), WENT_ON, ROOMS, tokens)
+    assert "## To-do list" not in block
+    assert "<system-reminder>" not in block
+    alone = conversation([user("the task"), *gone, asks(("read", {}))])
+    assert "## To-do list" in render_block(alone, len(gone), WENT_ON, ROOMS, tokens)
+
+
+def test_half_of_a_character_is_no_fault() -> None:
+    assert "\ud83d go on" in rendered([asks(), user("\ud83d go on")])
+
+
+def test_the_whole_of_a_small_block() -> None:
+    opening = (
+        "[Written by the harness, not by the user.] This record replaces the first turn of this "
+        "conversation, which no longer fit; the messages below go on from there. What it tells is over: "
+        "nothing in it is to be answered or done again. But what the user laid down in their own words "
+        "still holds, and what is said after this record wins over it. Files and outputs that it names can "
+        "be looked at again with the tools."
+    )
+    unnoted = (
+        "The notes below were written earlier and do not cover the last 2 of these turns, which were left "
+        "out without notes."
+    )
+    assert rendered([asks()]) == f"<record-cf91637a>\n{opening}\n\n## Notes\nIt went on.\n</record-cf91637a>"
+    assert rendered([asks()], Notes(text="It went on.", uncovered_turns=2)) == (
+        f"<record-0103c784>\n{opening}\n\n## Notes\n{unnoted}\nIt went on.\n</record-0103c784>"
+    )
