@@ -245,20 +245,15 @@ def test_a_text_that_another_caller_sent_is_counted_again() -> None:
     """How quickly it is counted would tell that somebody else has it too."""
     counted = Counted()
     tokenizer = loaded(counted)
-    text, long = said("word " * 100), said("word " * LONG_CHARS)
-
-    def ask() -> bool:
-        tokenizer.message(text)
-        tokenizer.message(long)
-        return tokenizer.is_long([long])
-
     for caller in (b"one", b"two", b"one"):
-        context = contextvars.copy_context()
-        context.run(count_for, caller)
         is_new = caller == b"two" or not counted.asked
         before = len(counted.asked)
-        assert context.run(tokenizer.is_long, [long]) is is_new
-        assert context.run(ask) is False
+        texts = [said("word " * 100), said("word " * LONG_CHARS)]
+        context = contextvars.copy_context()
+        context.run(count_for, caller)
+        assert context.run(tokenizer.is_long, texts) is is_new
+        context.run(tokenizer.messages, texts)
+        assert not context.run(tokenizer.is_long, texts)
         assert (len(counted.asked) > before) is is_new
 
 
