@@ -156,9 +156,11 @@ def test_a_list_in_the_tail_is_newer_than_the_one_that_was_replaced() -> None:
     whole = conversation([user("the task"), *gone, *tail])
     block = render_block(whole, len(gone), WENT_ON, ROOMS, tokens)
     assert "## To-do list" not in block
-    assert "<system-reminder>" not in block
+    assert "The newest to-do list is in one of the messages below." in block
     alone = conversation([user("the task"), *gone, asks(("read", {}))])
-    assert "## To-do list" in render_block(alone, len(gone), WENT_ON, ROOMS, tokens)
+    older = render_block(alone, len(gone), WENT_ON, ROOMS, tokens)
+    assert "## To-do list" in older
+    assert "The to-do list above is its last state" in older
 
 
 def test_half_of_a_character_is_no_fault() -> None:
