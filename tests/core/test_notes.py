@@ -3,6 +3,7 @@
 import pytest
 
 from proxy.core.notes import (
+    RETRY_INSTRUCTION,
     RETRY_TOOL,
     Accepted,
     Flag,
@@ -141,3 +142,128 @@ def test_reasoning_has_an_allowance_of_its_own(window: int, allowance: int) -> N
 @pytest.mark.parametrize("text", ["<think>" * 2000, "</think>" * 2000, "<think>a</thinking>" * 500])
 def test_odd_reasoning_tags_take_no_time(text: str) -> None:
     assert len(without_reasoning(text)) <= len(text)
+
+
+# To the character: a token a character, and a room of a hundred
+
+
+@pytest.mark.parametrize(
+    ("text", "how", "notes", "flags"),
+    [
+        pytest.param("a" * 100, {}, "a" * 100, (), id="just its room"),
+        pytest.param("a" * 99 + "\nb", {}, "a" * 99, (Flag.CUT,), id="one over: to the full line"),
+        pytest.param(
+            "a" * 49 + ("\n" + "b" * 49) * 2, {}, "a" * 49 + "\n" + "b" * 49, (Flag.CUT,), id="lines"
+        ),
+        pytest.param("a" * 50 + "\n" + "b" * 49 + "\nc", {}, "a" * 50, (Flag.CUT,), id="no room for its end"),
+        pytest.param(
+            "a" * 10 + "\nb", {"cut": True}, "a" * 10, (Flag.CUT,), id="a tenth of the room is enough"
+        ),
+        pytest.param("a" * 98 + ". b", {}, "a" * 98 + ".", (Flag.CUT,), id="a sentence that just fits"),
+        pytest.param(
+            "a" * 90 + "\nb" + "b" * 7 + ". c",
+            {"cut": True},
+            "a" * 90 + "\n" + "b" * 8 + ".",
+            (Flag.CUT,),
+            id="a line and a sentence that just fit",
+        ),
+        pytest.param(
+            "a" * 90 + "\nb" + "b" * 8 + ". c",
+            {"cut": True},
+            "a" * 90,
+            (Flag.CUT,),
+            id="a line, and a sentence that just does not fit",
+        ),
+        pytest.param("  " + "a" * 60 + ". b", {"cut": True}, "a" * 60 + ".", (Flag.CUT,), id="space around"),
+        pytest.param(
+            "a" * 90 + "\n. b", {"cut": True}, "a" * 90, (Flag.CUT,), id="a lone stop is no sentence"
+        ),
+        pytest.param("a" * 90 + "\nx. b", {"cut": True}, "a" * 90 + "\nx.", (Flag.CUT,), id="a short one is"),
+        pytest.param("a" * 90 + "\nno end", {"cut": True}, "a" * 90, (Flag.CUT,), id="no sentence ends"),
+        pytest.param(
+            "a" * 60 + "\nb. c. d", {"cut": True}, "a" * 60 + "\nb. c.", (Flag.CUT,), id="the last end"
+        ),
+        pytest.param(
+            "one\n" + "a" * 60 + "\n\nb", {"cut": True}, "one\n" + "a" * 60, (Flag.CUT,), id="no blank end"
+        ),
+        *(
+            pytest.param(
+                "a" * 60 + f"\nb{end}c",
+                {"cut": True},
+                "a" * 60 + f"\nb{end.rstrip()}",
+                (Flag.CUT,),
+                id=f"it ends with {end!r}",
+            )
+            for end in (". ", "。", "! ", "? ", "; ")
+        ),
+    ],
+)
+def test_what_is_left_of_notes_that_are_too_long(
+    text: str, how: dict[str, object], notes: str, flags: tuple[Flag, ...]
+) -> None:
+    assert judged(text, count=len, **how) == Accepted(notes, flags)
+
+
+@pytest.mark.parametrize(
+    ("text", "cut", "reason"),
+    [
+        pytest.param("a" * 75 + "\n" + "b" * 74, False, None, id="half over its room: cut"),
+        pytest.param("a" * 75 + "\n" + "b" * 75, False, Reason.TOO_LARGE, id="more: no record"),
+        pytest.param("a" * 9 + "\n" + "b" * 95, True, Reason.TOO_LARGE, id="less than a tenth is left"),
+    ],
+)
+def test_how_far_over_its_room_is_too_far(text: str, cut: bool, reason: Reason | None) -> None:
+    verdict = judged(text, count=len, cut=cut)
+    assert (verdict.reason if isinstance(verdict, Rejected) else None) is reason
+
+
+@pytest.mark.parametrize("line", ["a" * 40, "a" * 39])
+@pytest.mark.parametrize("lines", [3, 4])
+def test_a_copy_is_four_long_lines_or_more(line: str, lines: int) -> None:
+    verdict = judged("\n".join([line] * lines + ["own words"]), sources=(f"x{line}x",), room=10**4)
+    assert isinstance(verdict, Accepted)
+    assert (Flag.COPIED in verdict.flags) is (len(line) >= 40 and lines >= 4)
+
+
+@pytest.mark.parametrize(("own", "copied"), [(1, True), (2, False)])
+def test_a_copy_has_four_of_five_lines_from_elsewhere(own: int, copied: bool) -> None:
+    text = "\n".join(["a" * 40] * 4 + [f"{i}" * 41 for i in range(own)])
+    verdict = judged(text, sources=("b", "a" * 40), room=10**4)
+    assert isinstance(verdict, Accepted)
+    assert (Flag.COPIED in verdict.flags) is copied
+
+
+def test_a_line_does_not_run_from_one_source_into_the_next() -> None:
+    half = "a" * 20
+    verdict = judged("\n".join([half + half] * 4), sources=(half, half), room=10**4)
+    assert verdict == Accepted("\n".join([half + half] * 4))
+
+
+ASKED = "Write a record of what\nhas happened in this conversation so far. Be brief. Goal: what is wanted."
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        pytest.param(f"Write a record of what has  happened in this\n{GOOD}", GOOD, id="a line of it"),
+        pytest.param(f"{GOOD}\n{'has happened in this conversation'}", GOOD, id="at the end"),
+        pytest.param(
+            f"has happened in this conversa\n{GOOD}", f"has happened in this conversa\n{GOOD}", id="29 chars"
+        ),
+        pytest.param(f"has happened in this conversat\n{GOOD}", GOOD, id="30 characters"),
+        pytest.param(f"Goal: what is wanted.\n{GOOD}", f"Goal: what is wanted.\n{GOOD}", id="a heading"),
+        pytest.param(f"{GOOD}\n\n  Then it ended.", f"{GOOD}\n\n  Then it ended.", id="nothing of it"),
+    ],
+)
+def test_what_repeats_the_instruction_is_left_out(text: str, left: str) -> None:
+    assert judged(text, instruction=ASKED) == Accepted(left)
+    assert judged(text) == Accepted(text)
+
+
+def test_an_answer_that_is_nothing_but_the_instruction_is_told_so() -> None:
+    line = "Write a record of what has happened"
+    assert judged(f"{line}\n\n{line}", instruction=ASKED) == Rejected(Reason.EMPTY, RETRY_INSTRUCTION)
+
+
+def test_a_window_that_is_no_multiple_leaves_whole_tokens_for_reasoning() -> None:
+    assert str(reasoning_allowance(2048, 4095)) == "511"
