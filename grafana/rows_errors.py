@@ -32,6 +32,10 @@ ERRORS = Row(
             queries=(
                 Query(expr=rate("proxy_refused_total", HERE, "code") + " > 0", legend="{{code}}"),
                 Query(expr=rate("context_faults_total", HERE), legend="passed by"),
+                Query(
+                    expr=rate("proxy_config_reloads_total", f'{HERE}, outcome="refused"') + " > 0",
+                    legend="configuration refused",
+                ),
             ),
         ),
         Panel(

@@ -67,14 +67,14 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _serve(arguments: argparse.Namespace, environ: Mapping[str, str]) -> int:
-    config = _config(
-        arguments, environ, {"upstream.url": arguments.upstream, "server.listen": arguments.listen}
-    )
+    flags = {"upstream.url": arguments.upstream, "server.listen": arguments.listen}
+    config = _config(arguments, environ, flags)
     if config is None:
         return WRONG_USE
     from proxy import serve
+    from proxy.config import load
 
-    return serve.run(config)
+    return serve.run(config, lambda: load(arguments.config, environ, flags))
 
 
 def _check(arguments: argparse.Namespace, environ: Mapping[str, str]) -> int:

@@ -11,6 +11,7 @@ import os
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -30,7 +31,7 @@ from proxy.board import MOST_CONVERSATIONS, Board
 from proxy.callers import Access
 from proxy.client import Client, ClientGone
 from proxy.compactor import Compactor
-from proxy.config import Config
+from proxy.config import Config, ContextConfig
 from proxy.counting import Counts
 from proxy.dialects.anthropic_messages import ANTHROPIC_MESSAGES
 from proxy.dialects.base import Dialect
@@ -106,25 +107,16 @@ class Proxy:
         self.turnstile = Turnstile(notes=config.limits.notes_at_once)
         self.windows = Windows(
             self.upstream.ask,
-            configured=None if config.context.window == "auto" else config.context.window,
+            configured=config.context.known_window,
             now=time.monotonic,
             kind="" if config.upstream.kind == "auto" else config.upstream.kind,
             on_window=lambda model, window: self.metrics.window.labels(self.metrics.model(model)).set(window),
         )
-        compactor = Compactor(
-            config.context,
-            upstream=self.upstream,
-            store=self.store,
-            windows=self.windows,
-            sizing=Sizing(self.tokenizer, Counts()),
-            metrics=self.metrics,
-            turnstile=self.turnstile,
-            board=self.board,
-        )
+        self._sizing = Sizing(self.tokenizer, Counts())
         self.services = Services(
             config=config,
             upstream=self.upstream,
-            compactor=compactor,
+            compactor=self.compactor_for(config.context),
             metrics=self.metrics,
             turnstile=self.turnstile,
             renamed=Renamed(),
@@ -136,8 +128,25 @@ class Proxy:
             upstream_state=self._upstream_told,
             store_state=self._store_state,
         )
+        self.is_stopping = False
+        self._ending: asyncio.Task[None] | None = None
+        # Requests that began before the configuration was read again still use them.
+        self._replaced: list[Compactor] = []
         self._warned_at = -_WARN_EVERY_SECONDS
         self._asked_upstream_at = -_ASK_EVERY_SECONDS
+
+    def compactor_for(self, context: ContextConfig) -> Compactor:
+        """A compactor with these settings; all share what is stored and known."""
+        return Compactor(
+            context,
+            upstream=self.upstream,
+            store=self.store,
+            windows=self.windows,
+            sizing=self._sizing,
+            metrics=self.metrics,
+            turnstile=self.turnstile,
+            board=self.board,
+        )
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Any request that is not for the proxy itself."""
@@ -243,9 +252,30 @@ class Proxy:
         if isinstance(self.store, GuardedStore):
             await self.store.open()
 
+    def renew(self, config: Config, *, is_new_context: bool) -> None:
+        """Let requests that come from now on have other settings; those under way keep theirs."""
+        compactor = self.services.compactor
+        if is_new_context:
+            self._replaced.append(compactor)
+            compactor = self.compactor_for(config.context)
+        self.services = replace(self.services, config=config, compactor=compactor)
+
+    def stop(self) -> None:
+        """Begin nothing any more: send away who waits or comes, and end what nobody waits for."""
+        if not self.is_stopping:
+            self.is_stopping = True
+            self.places.close()
+            self.status.close()
+            self._ending = asyncio.ensure_future(self._end_what_nobody_waits_for())
+
+    async def _end_what_nobody_waits_for(self) -> None:
+        await asyncio.gather(*(compactor.close() for compactor in (*self._replaced, self.services.compactor)))
+
     async def close(self) -> None:
         """Let go of everything."""
-        await self.services.compactor.close()
+        self.stop()
+        if self._ending is not None:
+            await self._ending
         await self.upstream.close()
         await self.store.close()
 

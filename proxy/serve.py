@@ -5,13 +5,16 @@ Listen, and tell a person what was found and what to do next.
 import asyncio
 import contextlib
 import os
+import signal
 import socket
 import sys
+from collections.abc import Callable
 
 import uvicorn
 from starlette.applications import Starlette
 
 from proxy.app import Proxy, make_app
+from proxy.app_reloading import Reloading
 from proxy.config import Config
 from proxy.connections import Connection
 from proxy.core.messages import Conversation
@@ -19,16 +22,13 @@ from proxy.discovery import Found
 from proxy.errors import ConfigError
 from proxy.events import log_to
 from proxy.looking import budget_for
+from proxy.serve_stopping import Server
 
-# Open streams may end by themselves after a SIGTERM.
-_DRAIN_SECONDS = 30
 # Agents keep their connections while tools run.
 _KEEPALIVE_SECONDS = 75
 # A person who starts the server next should soon see it found.
 _LOOK_AGAIN_SECONDS = 1.0
 _PATIENCE_SECONDS = 5.0
-# What ends by itself within this is not worth a word.
-_STOPS_SOON_SECONDS = 0.5
 
 
 def server_config(app: Starlette, *, host: str = "127.0.0.1", port: int = 0) -> uvicorn.Config:
@@ -46,7 +46,6 @@ def server_config(app: Starlette, *, host: str = "127.0.0.1", port: int = 0) -> 
         proxy_headers=False,
         log_level="critical",
         timeout_keep_alive=_KEEPALIVE_SECONDS,
-        timeout_graceful_shutdown=_DRAIN_SECONDS,
         # It leaves to h11 what is not plain. httptools, uvicorn's own choice, loses the body of a
         # request that offers an upgrade to HTTP/2, as Java's HTTP client does with every one.
         http=Connection,
@@ -55,14 +54,15 @@ def server_config(app: Starlette, *, host: str = "127.0.0.1", port: int = 0) -> 
     )
 
 
-def run(config: Config) -> int:
-    """Serve until a signal; returns the exit status."""
+def run(config: Config, read_again: Callable[[], Config]) -> int:
+    """Serve until a signal, reading the configuration again at a SIGHUP; returns the exit status."""
     log_to(level=config.log.level, style=config.log.format)
     app = make_app(config, os.environ)
     with contextlib.closing(listen(config)) as listening:
-        server = _Server(server_config(app, host=config.server.host, port=config.server.port))
+        served = server_config(app, host=config.server.host, port=config.server.port)
+        server = Server(served, app.state.proxy, _say)
         with asyncio.Runner(loop_factory=_new_loop) as runner:
-            runner.run(_serve(server, app.state.proxy, listening))
+            runner.run(_serve(server, app.state.proxy, listening, read_again))
     return 0
 
 
@@ -75,26 +75,12 @@ def _new_loop() -> asyncio.AbstractEventLoop:
     return uvloop.new_event_loop()
 
 
-class _Server(uvicorn.Server):
-    """uvicorn, which would wait for open status pages until the end of its patience."""
-
-    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        self.config.app.state.proxy.status.close()  # type: ignore[union-attr]
-        telling = asyncio.ensure_future(self._tell_of_waiting())
-        await super().shutdown(sockets)
-        telling.cancel()
-
-    async def _tell_of_waiting(self) -> None:
-        """Whoever pressed Ctrl-C would take the silence for a hang."""
-        await asyncio.sleep(_STOPS_SOON_SECONDS)
-        if self.server_state.tasks:
-            _say(
-                f"stopping: open answers have up to {_DRAIN_SECONDS} seconds to end; "
-                "Ctrl-C cuts them off at once"
-            )
-
-
-async def _serve(server: uvicorn.Server, proxy: Proxy, listening: socket.socket) -> None:
+async def _serve(
+    server: Server, proxy: Proxy, listening: socket.socket, read_again: Callable[[], Config]
+) -> None:
+    reloading = Reloading(proxy, read_again)
+    if hasattr(signal, "SIGHUP"):
+        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, reloading.run)
     telling = asyncio.ensure_future(_tell(proxy, listening.getsockname()))
     # The vocabulary takes a while to read, and the first request should not wait for it.
     loading = asyncio.ensure_future(asyncio.to_thread(proxy.tokenizer.load))

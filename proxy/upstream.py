@@ -116,14 +116,20 @@ class Upstream:
         self.target = Target.of(url)
         self._key = key
         self._proxy = proxy
-        self._timeout = aiohttp.ClientTimeout(
-            sock_connect=connect_timeout_seconds, sock_read=idle_timeout_seconds
+        self.wait_at_most(
+            connect_timeout_seconds=connect_timeout_seconds, idle_timeout_seconds=idle_timeout_seconds
         )
         self._session: aiohttp.ClientSession | None = None
         self.circuit = Circuit(
             self.target.root,
-            lambda: try_connection(proxy or self.target.root, connect_timeout_seconds),
+            lambda: try_connection(proxy or self.target.root, self._timeout.sock_connect or 0),
             now=time.monotonic,
+        )
+
+    def wait_at_most(self, *, connect_timeout_seconds: float, idle_timeout_seconds: float) -> None:
+        """Other limits for what is sent from now on."""
+        self._timeout = aiohttp.ClientTimeout(
+            sock_connect=connect_timeout_seconds, sock_read=idle_timeout_seconds
         )
 
     def _opened(self) -> aiohttp.ClientSession:

@@ -78,6 +78,13 @@ class Windows:
             return self._in_force(known)
         return self._in_force(await self._asked(model, headers))
 
+    def configure(self, configured: int | None) -> None:
+        """Take another `context.window`, None for auto."""
+        self._configured = configured
+        for model, known in self._known.items():
+            if window := self._in_force(known).window:
+                self._on_window(model, window)
+
     def worked(self, model: str, prompt: int) -> None:
         """A prompt of that many tokens was answered."""
         known = self._known.get(model)
