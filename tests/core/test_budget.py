@@ -53,6 +53,7 @@ def test_far_from_every_limit(prompt: int) -> None:
         pytest.param({"window": 0, "reserve": 0}, "a window of 0 leaves nothing", id="no window"),
         pytest.param({"compact_at": 0.2}, "need 0 < compact_to < compact_at <= 1", id="compact_to above"),
         pytest.param({"compact_at": 1.5}, "got 0.25 and 1.5", id="more than all"),
+        pytest.param({"compact_at": 0.25}, "got 0.25 and 0.25", id="no gap between them"),
         pytest.param({"compact_to": 0.0}, "leave both out for 0.25 and 0.6", id="compact_to of nothing"),
     ],
 )
@@ -68,6 +69,9 @@ def test_what_cannot_work_is_an_error_with_its_remedy(settings: dict[str, float]
         pytest.param(4_096, None, None, False, 1_024, id="auto: at least 1024"),
         pytest.param(131_072, None, None, False, 8_192, id="auto: at most 8192"),
         pytest.param(2_048, None, None, False, 512, id="auto: never more than a quarter"),
+        pytest.param(65_537, None, None, False, 8_192, id="auto: whole tokens of what is at most"),
+        pytest.param(8_201, None, None, False, 1_025, id="auto: whole tokens of an eighth"),
+        pytest.param(2_051, None, None, False, 512, id="auto: whole tokens of a quarter"),
         pytest.param(8_192, None, 300, False, 300, id="configured"),
         pytest.param(8_192, 500, 300, False, 500, id="the request's own limit wins"),
         pytest.param(8_192, 32_000, None, False, 2_048, id="a huge limit is believed up to a quarter"),
@@ -78,7 +82,8 @@ def test_what_cannot_work_is_an_error_with_its_remedy(settings: dict[str, float]
 def test_reserve(
     window: int, output_limit: int | None, configured: int | None, enforced: bool, reserve: int
 ) -> None:
-    assert reserve_for(window, output_limit, configured, enforced=enforced) == reserve
+    found = reserve_for(window, output_limit, configured, enforced=enforced)
+    assert (found, type(found)) == (reserve, int)
 
 
 @given(st.integers(4, 2_000_000), st.none() | st.integers(0, 2_000_000))
@@ -87,3 +92,12 @@ def test_a_budget_remains_wherever_the_upstream_does_not_enforce_the_limit(
 ) -> None:
     reserve = reserve_for(window, output_limit, None, enforced=False)
     assert Budget(window=window, reserve=reserve).limit >= window * 3 // 4
+
+
+def test_a_prompt_may_be_compacted_only_when_it_is_full() -> None:
+    assert not Budget(window=1_100, reserve=100, compact_at=1).is_over(1_000)
+
+
+@pytest.mark.parametrize(("prompt", "rests"), [(0, True), (425, True), (426, False), (600, False)])
+def test_what_is_below_the_middle_of_both_shares_will_rest(prompt: int, rests: bool) -> None:
+    assert BUDGET.will_rest(prompt) is rests
