@@ -168,8 +168,12 @@ class Servers:
 
 
 @contextlib.contextmanager
-def running() -> Iterator[Servers]:
-    """Upstream, relay and proxy, each in a process of its own, and listening."""
+def running(context: str = "") -> Iterator[Servers]:
+    """
+    Upstream, relay and proxy, each in a process of its own, and listening.
+
+    *context* is more of the proxy's table `[context]`.
+    """
     ports = dict(zip(TARGETS, _free_ports(3), strict=True))
     upstream = f"http://127.0.0.1:{ports['direct']}"
     here = Path(__file__).parent.parent
@@ -178,7 +182,7 @@ def running() -> Iterator[Servers]:
         config.write_text(
             f'[upstream]\nurl = "{upstream}"\n[server]\nlisten = "127.0.0.1:{ports["proxy"]}"\n'
             f'[store]\npath = "{folder}/store.sqlite"\n'
-            f'[context]\nnotes_instruction = "{NOTES_MARKER.decode()} write notes"\n',
+            f'[context]\nnotes_instruction = "{NOTES_MARKER.decode()} write notes"\n{context}\n',
             encoding="utf-8",
         )
         python = [sys.executable, "-m"]

@@ -30,7 +30,14 @@ CHUNKS = 200
 # In the notes instruction of the proxy's config, so that the upstream knows what to answer.
 NOTES_MARKER = b"BENCHMARK-NOTES"
 # Windows by model: the same history is far below the first and far above the second.
-WINDOWS = {"roomy": 1_000_000, "narrow": 100_000}
+WINDOWS = {
+    "roomy": 1_000_000,
+    "narrow": 100_000,
+    "endless": 10_000_000,
+    "large": 262_144,
+    "small": 32_768,
+    "tight": 16_384,
+}
 
 _CONTENT_LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
 _ANSWER = "The function reads the file, keeps what it needs, and returns it without a copy. " * 12

@@ -175,6 +175,20 @@ async def test_where_the_model_writes_no_notes_masks_go_on(server_fails: bool) -
     assert len(masked) >= 2
 
 
+async def test_after_a_mask_it_rests_for_three_turns_whatever_comes() -> None:
+    upstream = remembering_upstream(window=WINDOW, strict=STRICT)
+    session = AgentSession(name="alice", result_words=RESULT_WORDS)
+    async with upstream.running(), proxied(upstream, **MASK_FIRST) as proxy:
+        while (await proxy.send(session.step().body())).outcome != "masked":
+            pass
+        # Another would help soon: results that fill a fifth of the budget each.
+        session.result_words = 1_100
+        after = [await proxy.send(session.step().body()) for _ in range(3)]
+    assert after[1].tokens > 0.6 * after[1].budget
+    assert [each.outcome for each in after[:2]] == ["reused", "reused"]
+    assert after[2].outcome in ("masked", "compacted")
+
+
 async def test_the_default_makes_notes() -> None:
     upstream = remembering_upstream(window=WINDOW, strict=STRICT)
     session = AgentSession(name="alice", result_words=RESULT_WORDS)
