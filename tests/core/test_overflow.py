@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.core.error_bodies import MOST_BODY_BYTES
-from proxy.core.overflow import Overflow, read_overflow, sane_window
+from proxy.core.overflow import MOST_WINDOW, Overflow, read_overflow, sane_window
 
 
 def error(message: str, **fields: object) -> bytes:
@@ -401,3 +401,30 @@ def test_only_a_sane_window_is_learned(
     overflow: Overflow, output_limit: int | None, worked: int, window: int | None
 ) -> None:
     assert sane_window(overflow, output_limit=output_limit, largest_prompt_that_worked=worked) == window
+
+
+@pytest.mark.parametrize(
+    ("number", "window"),
+    [
+        pytest.param("4_096", 4096, id="underscores"),
+        pytest.param("4,096", 4096, id="commas"),
+        pytest.param("1", 1, id="one"),
+        pytest.param("0", None, id="nothing is no number of tokens"),
+    ],
+)
+def test_how_a_number_is_written(number: str, window: int | None) -> None:
+    message = f"the prompt exceeds the available context size ({number} tokens)"
+    assert read_overflow(400, error(message)) == fits(window)
+
+
+@pytest.mark.parametrize(
+    ("window", "output_limit", "learned"),
+    [
+        pytest.param(MOST_WINDOW, None, MOST_WINDOW, id="the largest"),
+        pytest.param(MOST_WINDOW + 1, None, None, id="larger"),
+        pytest.param(1023, 1, 1024, id="an output of one token counts"),
+        pytest.param(1023, 0, None, id="one of none does not"),
+    ],
+)
+def test_the_edges_of_what_is_believed(window: int, output_limit: int | None, learned: int | None) -> None:
+    assert sane_window(Overflow(window=window), output_limit) == learned
