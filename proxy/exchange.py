@@ -8,7 +8,7 @@ since an overflow there can still be put right; its usage is read from a copy of
 import logging
 import time
 from collections.abc import Coroutine
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from proxy import headers as hd
@@ -18,6 +18,7 @@ from proxy.compactor import Compactor
 from proxy.config import Config
 from proxy.core.overflow import Overflow
 from proxy.dialects.base import Dialect, Waiting
+from proxy.dialects.known import Items
 from proxy.errors import ProxyError
 from proxy.events import emit, log_fault
 from proxy.exchange_beginning import MOST_WHOLE_BYTES, Beginning, plain, read_beginning, read_rest, unread
@@ -57,6 +58,7 @@ class Services:
     metrics: Metrics
     turnstile: Turnstile
     renamed: Renamed
+    items: Items = field(default_factory=Items)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,7 +111,7 @@ class Exchange:
         """The request in our words; None where it is to be forwarded untouched."""
         limits = self._services.config.limits
         try:
-            asked = understand(raw, url, self._client, self._dialect, limits)
+            asked = understand(raw, url, self._client, self._dialect, limits, items=self._services.items)
         except ProxyError:
             raise
         except Exception:

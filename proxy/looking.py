@@ -191,7 +191,7 @@ class Looking:
             conversation,
             rewrite,
             view,
-            message_bytes=dialect.message_bytes(view),
+            message_bytes=lambda shown: dialect.message_bytes((shown,))[0],
             # What the upstream said of a prompt is known to the caller alone who sent it.
             outside=caller(asked.credentials) + b"\0" + parsed.outside,
             budget=budget,

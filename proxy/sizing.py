@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from proxy.core.budget import Budget
-from proxy.core.messages import Conversation, Role, View
+from proxy.core.messages import Conversation, Role, Shown, View
 from proxy.core.plan import Sizes
 from proxy.core.rewrite import Rewrite
 from proxy.counting import Counts, measure
@@ -69,7 +69,7 @@ class Sizing:
         rewrite: Rewrite | None,
         view: View,
         *,
-        message_bytes: Sequence[bytes],
+        message_bytes: Callable[[Shown], bytes],
         outside: bytes,
         budget: Budget | None,
         ask: Callable[[], Awaitable[int | None]] | None = None,
@@ -79,12 +79,12 @@ class Sizing:
             conversation: The client's history.
             rewrite: How it is shown.
             view: The history as it is shown.
-            message_bytes: For each message of the view, what stands for it in the body.
+            message_bytes: What stands in the body for a message of the view.
             outside: Prompt fields outside the messages.
             budget: To tell whether an estimate is near a limit; None if there is none.
             ask: Has the upstream count this very prompt; None where it cannot.
         """
-        keys = prompt_keys(outside, message_bytes)
+        keys = prompt_keys(outside, view, message_bytes)
         long = self._tokenizer.is_long(conversation.messages, conversation.fixed_texts)
         count_all = self._count_parts
         parts = (
@@ -148,14 +148,25 @@ class Sizing:
         return [*brief, *parts.shown[replaced:]]
 
 
-def prompt_keys(outside: bytes, message_bytes: Sequence[bytes]) -> list[bytes]:
+def prompt_keys(outside: bytes, view: View, message_bytes: Callable[[Shown], bytes]) -> list[bytes]:
     """For every prefix of a prompt what stands for it; entry `i` covers `i` messages."""
     now = hashlib.blake2b(outside, digest_size=16).digest()
     keys = [now]
-    for piece in message_bytes:
-        now = hashlib.blake2b(now + piece, digest_size=16).digest()
+    for shown in view:
+        known = shown.message.memo.key
+        if not shown.is_word_for_word:
+            now = _next_key(now, message_bytes(shown))
+        elif known is not None and known[0] == now:
+            now = known[1]
+        else:
+            known = shown.message.memo.key = now, _next_key(now, message_bytes(shown))
+            now = known[1]
         keys.append(now)
     return keys
+
+
+def _next_key(now: bytes, piece: bytes) -> bytes:
+    return hashlib.blake2b(now + piece, digest_size=16).digest()
 
 
 def _scaled(parts: Sizes, total: int) -> Sizes:

@@ -167,7 +167,10 @@ class Tokenizer:
 
         The data of an attachment is not counted, base64 inside a text is.
         """
-        return self._framed(message, (text.text for text in message.texts))
+        known = message.memo.tokens
+        if known is None or known[0] is not self:
+            known = message.memo.tokens = self, self._framed(message, (text.text for text in message.texts))
+        return known[1]
 
     def messages(self, messages: Iterable[Message]) -> tuple[int, ...]:
         """Tokens of each message."""
@@ -185,13 +188,17 @@ class Tokenizer:
             return True
         unknown = 0
         whose = _WHOSE.get()
-        for text in (*(t.text for m in messages for t in m.texts), *texts):
+        for text in (*(t.text for m in messages if not self._has_counted(m) for t in m.texts), *texts):
             if len(text) > SHORT_CHARS and (whose, hash(text), len(text)) in self._counts:
                 continue
             unknown += len(text)
             if unknown > LONG_CHARS:
                 return True
         return False
+
+    def _has_counted(self, message: Message) -> bool:
+        known = message.memo.tokens
+        return known is not None and known[0] is self
 
     def _framed(self, message: Message, texts: Iterable[str]) -> int:
         names = sum(CALL_TOKENS + self.count(call.name) for call in message.calls)

@@ -11,7 +11,9 @@ from proxy import headers as hd
 from proxy.asked import Asked
 from proxy.client import Client
 from proxy.config_limits import LimitsConfig
+from proxy.core.digests import caller
 from proxy.dialects.base import Dialect
+from proxy.dialects.known import Items
 from proxy.encodings import decoded, is_known
 from proxy.errors import BodyTooLarge, HeldByServer, NotUnderstood
 
@@ -28,7 +30,7 @@ class Untouched(StrEnum):
 
 
 def understand(
-    raw: bytes, url: str, client: Client, dialect: Dialect, limits: LimitsConfig
+    raw: bytes, url: str, client: Client, dialect: Dialect, limits: LimitsConfig, *, items: Items
 ) -> Asked | Untouched:
     """
     The request in the proxy's words.
@@ -39,6 +41,7 @@ def understand(
         client: For its headers.
         dialect: Of the endpoint.
         limits: Of what is looked into.
+        items: What was read before.
 
     Raises:
         BadEncoding: If the body is not what its Content-Encoding says.
@@ -52,7 +55,7 @@ def understand(
         body = decoded(raw, coding, limits.understood_bytes) if coding else raw
         if _may_hold_more_values(body, limits.understood_values):
             return Untouched.TOO_LARGE
-        parsed = dialect.parse(body)
+        parsed = dialect.parse(body, items.of((dialect.name, caller(client.credentials))))
     except BodyTooLarge:
         return Untouched.TOO_LARGE
     except HeldByServer:

@@ -7,7 +7,7 @@ texts: one appended to a message, or one put in another's place.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
@@ -67,6 +67,26 @@ class Attachment:
     size_bytes: int = 0
 
 
+@dataclass(slots=True)
+class Memo:
+    """
+    What was worked out of a message and may be wanted again: a history comes with every request.
+
+    Nothing depends on it but the time that takes; each entry says what it was worked out for.
+
+    Attributes:
+        digest: Digest of the messages before it, ordinals of what it answers, and the digest after it.
+        key: What stood for the prompt before it, and what stands for it with this message.
+        tokens: Who counted it, and its size.
+        shown: The message as a view has it where nothing changed.
+    """
+
+    digest: tuple[bytes, tuple[int, ...], bytes] | None = None
+    key: tuple[bytes, bytes] | None = None
+    tokens: tuple[object, int] | None = None
+    shown: "Shown | None" = None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
     """
@@ -84,6 +104,7 @@ class Message:
         size_bytes: About the size of the wire object as JSON, for deciding where to count.
         joins: Whether it belongs to the message before it: no turn begins here. Some
             formats say one assistant message in several pieces.
+        memo: What is known of it already; no part of the message.
     """
 
     role: Role
@@ -95,6 +116,7 @@ class Message:
     normal: bytes = b""
     size_bytes: int = 0
     joins: bool = False
+    memo: Memo = field(default_factory=Memo, init=False, repr=False, compare=False)
 
     def said(self) -> str:
         """What it says, without arguments, results and reasoning."""
@@ -171,6 +193,14 @@ class Shown:
 
 
 View = tuple[Shown, ...]
+
+
+def as_it_came(message: Message) -> Shown:
+    """A message that is shown word for word."""
+    memo = message.memo
+    if memo.shown is None:
+        memo.shown = Shown(message=message)
+    return memo.shown
 
 
 def has_reasoned(conversation: Conversation) -> bool:

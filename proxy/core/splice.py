@@ -7,7 +7,7 @@ and no system message moves; a brief without one gets a user message that carrie
 
 from collections.abc import Sequence
 
-from proxy.core.messages import Conversation, Kind, Message, Role, Shown, Text, View
+from proxy.core.messages import Conversation, Kind, Message, Role, Shown, Text, View, as_it_came
 from proxy.core.rewrite import Rewrite
 
 
@@ -15,21 +15,21 @@ def splice(conversation: Conversation, rewrite: Rewrite | None) -> View:
     """The messages as they go upstream; without a rewrite all of them, word for word."""
     messages = conversation.messages
     if rewrite is None:
-        return tuple(Shown(message=message) for message in messages)
+        return tuple(map(as_it_came, messages))
     end = conversation.brief_end
     brief = _with_block(messages[:end], rewrite.block if rewrite.replaced else "")
     cuts: dict[int, list[tuple[int, str]]] = {}
     for cut in rewrite.cuts:
         cuts.setdefault(cut.at, []).append((cut.text, cut.put))
     rest = (
-        Shown(message=message, cuts=tuple(cuts.get(at, ())))
+        Shown(message=message, cuts=tuple(cuts[at])) if at in cuts else as_it_came(message)
         for at, message in enumerate(messages[end + rewrite.replaced :], rewrite.replaced)
     )
     return (*brief, *rest)
 
 
 def _with_block(brief: Sequence[Message], block: str) -> list[Shown]:
-    shown = [Shown(message=message) for message in brief]
+    shown = list(map(as_it_came, brief))
     if not block:
         return shown
     for i in range(len(brief) - 1, -1, -1):

@@ -59,7 +59,7 @@ def read(item: Item) -> Message:
         answers=answers,
         attachments=tuple(_attachments(blocks)),
         normal=_normal(wire),
-        size_bytes=len(item.raw),
+        size_bytes=len(item.slice),
     )
 
 

@@ -10,12 +10,22 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from proxy.core.messages import Conversation, Role, Shown, View, find_turns
+from proxy.core.messages import Conversation, Message, Role, Shown, View, find_turns
 from proxy.dialects import anthropic_message
 from proxy.dialects.base import NotesFormat, Parsed, Piece, Usage, Waiting
+from proxy.dialects.known import Known
 from proxy.dialects.prewarming import one_token
-from proxy.dialects.slices import Body, dump, put_together, take_apart
-from proxy.dialects.values import first_usage, last_usage, natural, objects, read_json, string, usage_of
+from proxy.dialects.slices import Body, Item, array, dump, put_together, take_apart
+from proxy.dialects.values import (
+    first_usage,
+    last_usage,
+    model_name,
+    natural,
+    objects,
+    read_json,
+    string,
+    usage_of,
+)
 from proxy.dialects.waiting import Plain
 from proxy.errors import NotUnderstood
 
@@ -56,21 +66,21 @@ class AnthropicMessages:
     name = "messages"
     endpoint = "/messages"
 
-    def parse(self, raw: bytes) -> Parsed:
+    def parse(self, raw: bytes, known: Known | None = None) -> Parsed:
         """Raises NotUnderstood where `messages` is no non-empty array of objects with roles."""
-        body = take_apart(raw, ("messages",))
+        body = take_apart(raw, ("messages",), known)
         items = body.lists.get("messages")
         if not items:
             raise NotUnderstood("messages: expected a non-empty array")
-        messages = tuple(anthropic_message.read(item) for item in items)
+        messages = tuple(map(_message, items))
         brief_end, turns = find_turns(messages)
-        outside = "\0".join(body.fields[f].raw for f in _PROMPT_FIELDS if f in body.fields)
+        outside = b"\0".join(body.fields[f].slice for f in _PROMPT_FIELDS if f in body.fields)
         return Parsed(
             conversation=Conversation(
                 messages=messages,
                 brief_end=brief_end,
                 turns=turns,
-                model=string(body.value("model")),
+                model=model_name(body.value("model")),
                 tool_names=tuple(
                     string(tool.get("name")) for tool in objects(body.value("tools")) if tool.get("name")
                 ),
@@ -79,24 +89,24 @@ class AnthropicMessages:
                 fixed_texts=tuple(body.fields[f].raw for f in ("system", "tools") if f in body.fields),
             ),
             body=body,
-            outside=outside.encode("utf-8", "surrogatepass"),
+            outside=outside,
         )
 
     def render(self, parsed: Parsed, view: View) -> bytes:
         """See `Dialect.render`."""
         marker = _marker(parsed, view)
         raws = [_raw(shown, marker) for shown in view]
-        return put_together(parsed.body, {"messages": f"[{','.join(raws)}]"})
+        return put_together(parsed.body, {"messages": array(raws)})
 
     def render_prewarm(self, parsed: Parsed, view: View) -> bytes:
         """See `Dialect.render_prewarm`."""
         marker = _marker(parsed, view)
-        messages = f"[{','.join(_raw(shown, marker) for shown in view)}]"
+        messages = array(_raw(shown, marker) for shown in view)
         return put_together(parsed.body, {"messages": messages, **one_token(parsed.body, ("max_tokens",))})
 
     def message_bytes(self, view: View) -> Sequence[bytes]:
         """See `Dialect.message_bytes`; markers do not count, so that they may move."""
-        return [_plain(shown).encode("utf-8", "surrogatepass") for shown in view]
+        return list(map(_plain, view))
 
     def render_notes(self, parsed: Parsed, view: View, how: NotesFormat) -> bytes:
         """See `Dialect.render_notes`."""
@@ -108,9 +118,9 @@ class AnthropicMessages:
             appended = f"{last.appended}\n\n{how.instruction}" if last.appended else how.instruction
             raws[-1] = _raw(Shown(message=last.message, appended=appended, cuts=last.cuts), None)
         else:
-            raws.append(dump({"role": "user", "content": how.instruction}))
-        changed: dict[str, str | None] = {
-            "messages": f"[{','.join(raws)}]",
+            raws.append(dump({"role": "user", "content": how.instruction}).encode())
+        changed: dict[str, str | bytes | None] = {
+            "messages": array(raws),
             "stream": "true",
             "max_tokens": dump(how.limit + max(0, _thinking_budget(body) - how.reasoning)),
         }
@@ -214,14 +224,22 @@ def _marker(parsed: Parsed, view: View) -> Any:
     return had[0]
 
 
-def _raw(shown: Shown, marker: Any) -> str:
+def _message(item: Item) -> Message:
+    if item.made is None:
+        item.made = anthropic_message.read(item)
+    made: Message = item.made
+    return made
+
+
+def _raw(shown: Shown, marker: Any) -> bytes:
     message = shown.message
     if message.wire is None:
-        return dump(_made(shown))
+        return dump(_made(shown)).encode()
+    wire: Item = message.wire
     if shown.is_word_for_word:
-        return str(message.wire.raw)
+        return wire.slice
     cuts = dict(shown.cuts)
-    return dump(anthropic_message.edited(message.wire.value, shown.appended, cuts, marker))
+    return dump(anthropic_message.edited(wire.value, shown.appended, cuts, marker)).encode()
 
 
 def _made(shown: Shown) -> dict[str, Any]:
@@ -232,13 +250,13 @@ def _made(shown: Shown) -> dict[str, Any]:
     return {"role": shown.message.role.value, "content": text}
 
 
-def _plain(shown: Shown) -> str:
+def _plain(shown: Shown) -> bytes:
     """The message without cache markers, for recognising a prompt that was counted before."""
     wire = shown.message.wire
     if wire is None:
-        return dump(_made(shown))
+        return dump(_made(shown)).encode()
     edited = anthropic_message.edited(wire.value, shown.appended, dict(shown.cuts))
-    return dump(anthropic_message.without_markers(edited))
+    return dump(anthropic_message.without_markers(edited)).encode()
 
 
 def _without_none(usage: dict[str, Any]) -> dict[str, Any]:

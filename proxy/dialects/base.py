@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from proxy.core.messages import Conversation, View
+from proxy.dialects.known import Known
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,8 +115,12 @@ class Dialect(Protocol):
         """The path below `/v1`, such as `/chat/completions`."""
         ...
 
-    def parse(self, raw: bytes) -> Parsed:
+    def parse(self, raw: bytes, known: Known | None = None) -> Parsed:
         """
+        Args:
+            raw: The body.
+            known: What the same caller sent before; it is not read again.
+
         Raises:
             NotUnderstood: If the body is not of this dialect.
         """

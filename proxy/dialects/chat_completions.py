@@ -9,12 +9,14 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from proxy.core.messages import Conversation, Role, Shown, View, find_turns
+from proxy.core.messages import Conversation, Message, Role, Shown, View, find_turns
 from proxy.dialects import chat_message
 from proxy.dialects.base import NotesFormat, Parsed, Piece, Usage, Waiting
+from proxy.dialects.known import Known
 from proxy.dialects.prewarming import one_token
-from proxy.dialects.slices import Body, Item, dump, put_together, take_apart
+from proxy.dialects.slices import Body, Item, array, dump, put_together, take_apart
 from proxy.dialects.sse import last_data
+from proxy.dialects.values import model_name
 from proxy.dialects.waiting import Plain
 from proxy.errors import NotUnderstood
 
@@ -41,44 +43,43 @@ class ChatCompletions:
     name = "chat"
     endpoint = "/chat/completions"
 
-    def parse(self, raw: bytes) -> Parsed:
+    def parse(self, raw: bytes, known: Known | None = None) -> Parsed:
         """Raises NotUnderstood where `messages` is no non-empty array of objects with roles."""
-        body = take_apart(raw, ("messages",))
+        body = take_apart(raw, ("messages",), known)
         items = body.lists.get("messages")
         if not items:
             raise NotUnderstood("messages: expected a non-empty array")
-        messages = tuple(chat_message.read(item) for item in items)
+        messages = tuple(map(_message, items))
         brief_end, turns = find_turns(messages)
-        outside = "\0".join(body.fields[f].raw for f in _PROMPT_FIELDS if f in body.fields)
+        outside = b"\0".join(body.fields[f].slice for f in _PROMPT_FIELDS if f in body.fields)
         model = body.value("model")
         return Parsed(
             conversation=Conversation(
                 messages=messages,
                 brief_end=brief_end,
                 turns=turns,
-                model=model if isinstance(model, str) else "",
+                model=model_name(model),
                 tool_names=_tool_names(body),
                 output_limit=_output_limit(body),
                 stream=body.value("stream") is True,
                 fixed_texts=tuple(body.fields[f].raw for f in ("tools", "functions") if f in body.fields),
             ),
             body=body,
-            outside=outside.encode("utf-8", "surrogatepass"),
+            outside=outside,
         )
 
     def render(self, parsed: Parsed, view: View) -> bytes:
         """See `Dialect.render`."""
-        raws = [_raw(shown) for shown in view]
-        return put_together(parsed.body, {"messages": f"[{','.join(raws)}]"})
+        return put_together(parsed.body, {"messages": array(map(_raw, view))})
 
     def render_prewarm(self, parsed: Parsed, view: View) -> bytes:
         """See `Dialect.render_prewarm`."""
-        messages = f"[{','.join(_raw(shown) for shown in view)}]"
+        messages = array(map(_raw, view))
         return put_together(parsed.body, {"messages": messages, **one_token(parsed.body, _LIMITS)})
 
     def message_bytes(self, view: View) -> Sequence[bytes]:
         """See `Dialect.message_bytes`."""
-        return [_raw(shown).encode("utf-8", "surrogatepass") for shown in view]
+        return list(map(_raw, view))
 
     def render_notes(self, parsed: Parsed, view: View, how: NotesFormat) -> bytes:
         """See `Dialect.render_notes`."""
@@ -89,8 +90,8 @@ class ChatCompletions:
             appended = f"{last.appended}\n\n{how.instruction}" if last.appended else how.instruction
             raws[-1] = _raw(Shown(message=last.message, appended=appended, cuts=last.cuts))
         else:
-            raws.append(dump({"role": "user", "content": how.instruction}))
-        changed: dict[str, str | None] = {"messages": f"[{','.join(raws)}]", "stream": "true"}
+            raws.append(dump({"role": "user", "content": how.instruction}).encode())
+        changed: dict[str, str | bytes | None] = {"messages": array(raws), "stream": "true"}
         changed["stream_options"] = dump({"include_usage": True})
         limits = [field for field in _LIMITS if field in body.fields] or [how.limit_field]
         changed |= dict.fromkeys(limits, dump(how.limit))
@@ -149,16 +150,23 @@ class ChatCompletions:
         return Plain(b": waiting\n")
 
 
-def _raw(shown: Shown) -> str:
+def _message(item: Item) -> Message:
+    if item.made is None:
+        item.made = chat_message.read(item)
+    made: Message = item.made
+    return made
+
+
+def _raw(shown: Shown) -> bytes:
     message = shown.message
     if message.wire is None:
         text = "\n\n".join(t.text for t in message.texts)
         whole = f"{text}\n\n{shown.appended}" if shown.appended else text
-        return dump({"role": message.role.value, "content": whole})
+        return dump({"role": message.role.value, "content": whole}).encode()
     wire: Item = message.wire
-    if shown.is_word_for_word:
-        return wire.raw
-    return dump(chat_message.edited(wire.value, shown.appended, dict(shown.cuts)))
+    if not shown.appended and not shown.cuts:
+        return wire.slice
+    return dump(chat_message.edited(wire.value, shown.appended, dict(shown.cuts))).encode()
 
 
 def _tool_names(body: Body) -> tuple[str, ...]:

@@ -62,7 +62,7 @@ def read(item: Item) -> Message:
         answers=answers,
         attachments=tuple(_attachments(content)),
         normal=_normal(wire, role, calls),
-        size_bytes=len(item.raw),
+        size_bytes=len(item.slice),
     )
 
 

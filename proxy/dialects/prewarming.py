@@ -13,7 +13,7 @@ from proxy.dialects.slices import Body, dump
 _LEFT_OUT = ("n", "stream_options", "return_progress")
 
 
-def one_token(body: Body, limits: Sequence[str]) -> dict[str, str | None]:
+def one_token(body: Body, limits: Sequence[str]) -> dict[str, str | bytes | None]:
     """
     The changes for `put_together`.
 
@@ -21,6 +21,6 @@ def one_token(body: Body, limits: Sequence[str]) -> dict[str, str | None]:
         body: The request.
         limits: Every field of its format that sets an output limit; the last is added where none stands.
     """
-    changed: dict[str, str | None] = {field: None for field in _LEFT_OUT if field in body.fields}
+    changed: dict[str, str | bytes | None] = {field: None for field in _LEFT_OUT if field in body.fields}
     present = [field for field in limits if field in body.fields] or [limits[-1]]
     return changed | {"stream": "false"} | dict.fromkeys(present, dump(1))

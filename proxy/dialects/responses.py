@@ -12,9 +12,10 @@ from typing import Any
 from proxy.core.messages import Conversation, Message, Role, Shown, View, find_turns
 from proxy.dialects import responses_item
 from proxy.dialects.base import NotesFormat, Parsed, Piece, Usage, Waiting
+from proxy.dialects.known import Known
 from proxy.dialects.prewarming import one_token
-from proxy.dialects.slices import Body, Item, dump, put_together, take_apart
-from proxy.dialects.values import last_usage, natural, objects, read_json, string, usage_of
+from proxy.dialects.slices import Body, Item, array, dump, put_together, take_apart
+from proxy.dialects.values import last_usage, model_name, natural, objects, read_json, string, usage_of
 from proxy.dialects.waiting import Announced, response, sse_event
 from proxy.errors import HeldByServer, NotUnderstood
 
@@ -39,9 +40,9 @@ class Responses:
     name = "responses"
     endpoint = "/responses"
 
-    def parse(self, raw: bytes) -> Parsed:
+    def parse(self, raw: bytes, known: Known | None = None) -> Parsed:
         """Raises HeldByServer where the history is not in the request, NotUnderstood for other bodies."""
-        body = take_apart(raw, ("input",))
+        body = take_apart(raw, ("input",), known)
         if body.value("previous_response_id") or body.value("conversation"):
             raise HeldByServer(
                 "input: the history is held by the server; it is neither measured nor compacted"
@@ -55,36 +56,35 @@ class Responses:
         else:
             raise NotUnderstood("input: expected a text or a non-empty array")
         brief_end, turns = find_turns(messages)
-        outside = "\0".join(body.fields[f].raw for f in _PROMPT_FIELDS if f in body.fields)
+        outside = b"\0".join(body.fields[f].slice for f in _PROMPT_FIELDS if f in body.fields)
         limit = natural(body.value("max_output_tokens"))
         return Parsed(
             conversation=Conversation(
                 messages=messages,
                 brief_end=brief_end,
                 turns=turns,
-                model=string(body.value("model")),
+                model=model_name(body.value("model")),
                 tool_names=tuple(_tool_names(body.value("tools"))),
                 output_limit=limit,
                 stream=body.value("stream") is True,
                 fixed_texts=tuple(body.fields[f].raw for f in ("instructions", "tools") if f in body.fields),
             ),
             body=body,
-            outside=outside.encode("utf-8", "surrogatepass"),
+            outside=outside,
         )
 
     def render(self, parsed: Parsed, view: View) -> bytes:
         """See `Dialect.render`."""
-        raws = [_raw(shown) for shown in view]
-        return put_together(parsed.body, {"input": f"[{','.join(raws)}]"})
+        return put_together(parsed.body, {"input": array(map(_raw, view))})
 
     def render_prewarm(self, parsed: Parsed, view: View) -> bytes:
         """See `Dialect.render_prewarm`."""
-        items = f"[{','.join(_raw(shown) for shown in view)}]"
+        items = array(map(_raw, view))
         return put_together(parsed.body, {"input": items, **one_token(parsed.body, ("max_output_tokens",))})
 
     def message_bytes(self, view: View) -> Sequence[bytes]:
         """See `Dialect.message_bytes`."""
-        return [_raw(shown).encode("utf-8", "surrogatepass") for shown in view]
+        return list(map(_raw, view))
 
     def render_notes(self, parsed: Parsed, view: View, how: NotesFormat) -> bytes:
         """See `Dialect.render_notes`."""
@@ -97,9 +97,9 @@ class Responses:
             appended = f"{last.appended}\n\n{how.instruction}" if last.appended else how.instruction
             raws[-1] = _raw(Shown(message=last.message, appended=appended, cuts=last.cuts))
         else:
-            raws.append(_user_item(how.instruction).raw)
-        changed: dict[str, str | None] = {
-            "input": f"[{','.join(raws)}]",
+            raws.append(_user_item(how.instruction).slice)
+        changed: dict[str, str | bytes | None] = {
+            "input": array(raws),
             "stream": "true",
             "max_output_tokens": dump(how.limit),
         }
@@ -195,9 +195,15 @@ class Responses:
 
 def _messages(items: tuple[Item, ...]) -> tuple[Message, ...]:
     messages: list[Message] = []
+    after_output = False
     for item in items:
-        after_output = bool(messages) and messages[-1].role is Role.ASSISTANT
-        messages.append(responses_item.read(item, after_output=after_output))
+        made: dict[bool, Message] = item.made or {}
+        message = made.get(after_output)
+        if message is None:
+            message = made[after_output] = responses_item.read(item, after_output=after_output)
+            item.made = made
+        messages.append(message)
+        after_output = message.role is Role.ASSISTANT
     return tuple(messages)
 
 
@@ -206,14 +212,15 @@ def _user_item(text: str) -> Item:
     return Item(dump(wire), wire)
 
 
-def _raw(shown: Shown) -> str:
+def _raw(shown: Shown) -> bytes:
     message = shown.message
     if message.wire is None:
         text = "\n\n".join([*(t.text for t in message.texts), *([shown.appended] if shown.appended else [])])
-        return dump({"type": "message", "role": message.role.value, "content": text})
+        return dump({"type": "message", "role": message.role.value, "content": text}).encode()
     if shown.is_word_for_word:
-        return str(message.wire.raw)
-    return dump(responses_item.edited(message.wire.value, shown.appended, dict(shown.cuts)))
+        wire: Item = message.wire
+        return wire.slice
+    return dump(responses_item.edited(message.wire.value, shown.appended, dict(shown.cuts))).encode()
 
 
 def _tool_names(tools: Any) -> list[str]:

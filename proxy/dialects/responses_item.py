@@ -76,7 +76,7 @@ def read(item: Item, *, after_output: bool) -> Message:
         answers=answered if role is Role.TOOL else (),
         attachments=tuple(_attachments(wire)),
         normal=_normal(wire, kind, calls),
-        size_bytes=len(item.raw),
+        size_bytes=len(item.slice),
         joins=role is Role.ASSISTANT and after_output,
     )
 

@@ -17,6 +17,8 @@ Path = tuple[str | int, ...]
 # Over a billion tokens is nonsense, whoever says it.
 _MOST = 10**9
 _USAGE = b'"usage"'
+# Some name a file by its whole path.
+_LONGEST_MODEL_NAME = 1000
 
 
 def natural(value: Any) -> int | None:
@@ -27,6 +29,11 @@ def natural(value: Any) -> int | None:
 def string(value: Any) -> str:
     """The string itself, else an empty one."""
     return value if isinstance(value, str) else ""
+
+
+def model_name(value: Any) -> str:
+    """The model that a request names, for telling models apart; names as long as a book are cut."""
+    return string(value)[:_LONGEST_MODEL_NAME]
 
 
 def objects(value: Any) -> list[dict[str, Any]]:
