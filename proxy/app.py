@@ -49,8 +49,10 @@ from proxy.renamed import Renamed
 from proxy.sizing import Sizing
 from proxy.status import Status
 from proxy.stores.base import Store
+from proxy.stores.encrypted import EncryptedStore
 from proxy.stores.guarded import GuardedStore
 from proxy.stores.memory import MemoryStore
+from proxy.stores.sealing import check_installed
 from proxy.stores.sqlite import SqliteStore
 from proxy.token_count import count_tokens
 from proxy.tokenizer import Tokenizer
@@ -427,13 +429,21 @@ def _tell_set_aside(aside: Path, damage: str) -> None:
     emit("store.set_aside", level=logging.WARNING, path=str(aside), why=damage)
 
 
+def _tell_unreadable(why: str) -> None:
+    emit("store.unreadable", level=logging.WARNING, why=why)
+
+
 def _store(config: Config, environ: Mapping[str, str], on_error: Callable[[StoreError], None]) -> Store:
     fallback = MemoryStore(max_bytes=config.store.max_bytes)
     if config.store.kind == "memory":
         return fallback
 
+    keys = config.store.encryption_keys(environ)
+    if keys:
+        check_installed()
+
     async def open_file() -> Store:
-        return await SqliteStore.open(
+        store = await SqliteStore.open(
             config.store.file(environ),
             max_age_days=config.store.max_age_days,
             max_bytes=config.store.max_bytes,
@@ -441,5 +451,6 @@ def _store(config: Config, environ: Mapping[str, str], on_error: Callable[[Store
             new_secret=fallback.secret,
             on_set_aside=_tell_set_aside,
         )
+        return await EncryptedStore.open(store, keys, _tell_unreadable) if keys else store
 
     return GuardedStore(open_file, fallback, on_error, time.monotonic)

@@ -16,7 +16,7 @@ from typing import Annotated, Literal, get_args, get_type_hints
 from urllib.parse import urlsplit
 
 from proxy import config_texts as texts
-from proxy.config_exposure import exposures
+from proxy.config_exposure import exposures, keys_in, weak_encryption
 from proxy.config_limits import LimitsConfig
 from proxy.config_rules import Auto, Flag, Number, OneOf, Rule, Several, Whole, Words
 from proxy.config_sources import Gathered, Setting, gather
@@ -151,6 +151,10 @@ class StoreConfig:
     max_age_days: Annotated[int, Whole(least=1, most=36500)] = 30
     # An empty SQLite file with its log takes half of this.
     max_bytes: Annotated[int, Whole(least=65536)] = 256 * 1024 * 1024
+    encrypt_with_env: Annotated[
+        str,
+        Words(what="the name of an environment variable", problem=texts.variable_problem, may_be_secret=True),
+    ] = ""
 
     def file(self, environ: Mapping[str, str]) -> Path:
         """The file that `path` means: by the XDG rules for "auto", with ~ for the home folder."""
@@ -160,6 +164,10 @@ class StoreConfig:
         # The XDG rules say that a relative path here is to be ignored.
         base = Path(state) if os.path.isabs(state) else Path(os.path.expanduser("~/.local/state"))
         return base / "compaction-proxy" / "store.sqlite3"
+
+    def encryption_keys(self, environ: Mapping[str, str]) -> tuple[str, ...]:
+        """The keys that `encrypt_with_env` leads to, the one to encrypt with first; none without it."""
+        return keys_in(environ.get(self.encrypt_with_env, "")) if self.encrypt_with_env else ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -290,6 +298,7 @@ def _contradictions(
             f"{where('upstream', 'key_env')}: upstream.key_env names {named}, which is not set; "
             f"set it in the environment, or leave key_env out to pass on the client's key"
         )
+    yield from weak_encryption(config.store.encrypt_with_env, environ, where)
     if listens and not any(table == "server" for table, _ in gathered.faulty):
         yield from exposures(config.server, shows_content=config.status.show_content, where=where)
     if upstream.url and _is_itself(upstream.url, config.server):

@@ -6,8 +6,11 @@ needs a key, unless it is said on purpose that everybody may come.
 """
 
 import ipaddress
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Protocol
+
+# Below this a person has made up a word, which can be guessed.
+LEAST_KEY_CHARS = 16
 
 
 class Server(Protocol):
@@ -66,4 +69,29 @@ def exposures(server: Server, *, shows_content: bool, where: Callable[..., str])
             f"{where('status', 'show_content')}: status.show_content is true, which shows the words of every "
             "conversation to all who may see the status page, expected server.admin_keys beside it; set "
             "them, or leave show_content out"
+        )
+
+
+def keys_in(text: str) -> tuple[str, ...]:
+    """The keys in a variable, once each; several are parted by commas."""
+    return tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
+
+
+def weak_encryption(variable: str, environ: Mapping[str, str], where: Callable[..., str]) -> Iterator[str]:
+    """What keeps the key in *variable* from keeping a secret; nothing where none is named."""
+    if not variable:
+        return
+    keys = keys_in(environ.get(variable, ""))
+    # Some keys are made of letters and digits only, and end up here instead of their name.
+    named = variable if variable.isupper() else "a variable"
+    if not keys:
+        yield (
+            f"{where('store', 'encrypt_with_env')}: store.encrypt_with_env names {named}, which is not set; "
+            "set it in the environment, or leave encrypt_with_env out to keep conversations readable"
+        )
+    elif any(len(key) < LEAST_KEY_CHARS for key in keys):
+        yield (
+            f"{where('store', 'encrypt_with_env')}: store.encrypt_with_env names {named}, which holds a key "
+            f"of fewer than {LEAST_KEY_CHARS} characters, expected one that nobody guesses; make one with: "
+            "openssl rand -hex 32"
         )

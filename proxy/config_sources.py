@@ -139,10 +139,10 @@ def _take_environment(gathered: Gathered, tables: Tables, environ: Mapping[str, 
             tables[table][key].rule.read(environ[variable]),
             f"{variable} in the environment",
         )
-    # The key's own variable may have a name that begins like ours.
-    key_env = gathered.values.get(("upstream", "key_env"))
+    # The variable of a key may have a name that begins like ours.
+    named = [gathered.values.get(name) for name in (("upstream", "key_env"), ("store", "encrypt_with_env"))]
     for variable in strange:
-        if variable != key_env and not SERVICE_LINK.fullmatch(variable.removeprefix(PREFIX)):
+        if variable not in named and not SERVICE_LINK.fullmatch(variable.removeprefix(PREFIX)):
             near = nearest(variable, tuple(name.lower() for name in known))
             meant = f"did you mean {near.upper()}?" if near else "names are COMPACTION_PROXY_<TABLE>_<KEY>"
             gathered.faults.append(f"{variable} in the environment: there is no such setting; {meant}")

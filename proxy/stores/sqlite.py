@@ -148,6 +148,15 @@ class SqliteStore:
         """See `Store.size`."""
         return await self._call("reading", entries.size)
 
+    async def do(self, doing: str, job: Callable[[sqlite3.Connection], T]) -> T:
+        """
+        *job* with the file's connection, on the store's thread.
+
+        Raises:
+            StoreError: The file cannot be used, or *job* raised `sqlite3.Error`.
+        """
+        return await self._call(doing, job)
+
     async def close(self) -> None:
         """See `Store.close`; calls made before it are done first."""
         if self._closed:

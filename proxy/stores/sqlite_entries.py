@@ -27,7 +27,7 @@ _PRUNE_STEP = 200
 _VACUUM_PAGES = 2000
 
 # What a row and its places in two indexes take beside digest and value, about.
-_ROW_BYTES = 150
+ROW_BYTES = 150
 
 
 def longest(
@@ -58,7 +58,7 @@ def add(connection: sqlite3.Connection, shelf: Shelf, digest: bytes, value: byte
             return bytes(row[0])
         connection.execute(
             "INSERT INTO entries (shelf, digest, value, bytes, used) VALUES (?, ?, ?, ?, ?)",
-            (shelf.value, digest, value, len(digest) + len(value) + _ROW_BYTES, int(now)),
+            (shelf.value, digest, value, len(digest) + len(value) + ROW_BYTES, int(now)),
         )
     return value
 

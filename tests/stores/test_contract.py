@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from proxy.errors import StoreError
 from proxy.stores.base import Shelf, Store
+from proxy.stores.encrypted import EncryptedStore
 from proxy.stores.guarded import GuardedStore
 from proxy.stores.memory import MemoryStore
 from proxy.stores.sqlite import SqliteStore
@@ -21,7 +22,11 @@ def never(error: StoreError) -> None:
     raise AssertionError(f"no failure was expected: {error}")
 
 
-@pytest.fixture(params=["memory", "sqlite", "guarded sqlite"])
+def untold(what: str) -> None:
+    raise AssertionError(f"nothing was to be told: {what}")
+
+
+@pytest.fixture(params=["memory", "sqlite", "encrypted sqlite", "guarded sqlite"])
 def opener(request: pytest.FixtureRequest, tmp_path: Path) -> Opener:
     """Opens an empty store of each kind."""
     number = iter(range(10**6))
@@ -32,6 +37,9 @@ def opener(request: pytest.FixtureRequest, tmp_path: Path) -> Opener:
             return MemoryStore()
         if request.param == "sqlite":
             return await SqliteStore.open(path)
+        if request.param == "encrypted sqlite":
+            # The second is an older one, which is asked as well.
+            return await EncryptedStore.open(await SqliteStore.open(path), ("new key", "old key"), untold)
         guarded = GuardedStore(lambda: SqliteStore.open(path), MemoryStore(), never)
         await guarded.open()
         assert guarded.healthy
