@@ -49,7 +49,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             case "top":
                 from proxy import top
 
-                return top.run(arguments.url, once=arguments.once)
+                key = os.environ.get(arguments.key_env, "") if arguments.key_env else ""
+                return top.run(arguments.url, once=arguments.once, key=key)
             case _:
                 return _demo(arguments)
     except KeyboardInterrupt:
@@ -169,6 +170,7 @@ def _parser() -> argparse.ArgumentParser:
 
     top = commands.add_parser("top", help="show the conversations of a running proxy in a terminal")
     top.add_argument("url", metavar="URL", help="the proxy, as in http://127.0.0.1:8400")
+    top.add_argument("--key-env", metavar="NAME", help="variable with a key, where the proxy asks for one")
     top.add_argument("--once", action="store_true", help="write one snapshot, as into a pipe")
     return parser
 

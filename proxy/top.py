@@ -32,9 +32,9 @@ class NotAProxy(ProxyError):
     """What answered is no proxy with a status page."""
 
 
-def run(url: str, *, once: bool = False, out: TextIO | None = None) -> int:
+def run(url: str, *, once: bool = False, out: TextIO | None = None, key: str = "") -> int:
     """
-    Show the proxy at *url*; returns the exit status.
+    Show the proxy at *url*, with *key* where it asks for one; returns the exit status.
 
     Raises:
         ConfigError: If *url* is none.
@@ -43,9 +43,9 @@ def run(url: str, *, once: bool = False, out: TextIO | None = None) -> int:
     out = sys.stdout if out is None else out
     asked = status_url(url)
     if once or not Screen.of(out).is_live:
-        print("\n".join(lines(fetch(asked), Screen.of(out))), file=out)
+        print("\n".join(lines(fetch(asked, key), Screen.of(out))), file=out)
         return 0
-    shown = lines(fetch(asked), Screen.of(out))
+    shown = lines(fetch(asked, key), Screen.of(out))
     out.write(_ENTER)
     try:
         while True:
@@ -53,7 +53,7 @@ def run(url: str, *, once: bool = False, out: TextIO | None = None) -> int:
             out.flush()
             time.sleep(_EVERY_SECONDS)
             try:
-                shown = lines(fetch(asked), Screen.of(out))
+                shown = lines(fetch(asked, key), Screen.of(out))
             except ProxyError as error:
                 screen = Screen.of(out)
                 shown = [screen.paint(screen.fit(f"{error}; trying again", screen.width), RED), *shown[1:]]
@@ -85,21 +85,34 @@ def status_url(url: str) -> str:
     return f"{parts.scheme}://{parts.netloc}{path}/status.json"
 
 
-def fetch(url: str) -> dict[str, Any]:
+class _Straight(urllib.request.HTTPRedirectHandler):
+    """A key is for this proxy, and not for where it may lead."""
+
+    def redirect_request(self, *_: Any) -> None:
+        return None
+
+
+def fetch(url: str, key: str = "") -> dict[str, Any]:
     """
-    The proxy's status.
+    The proxy's status; *key* is sent where it is not empty.
 
     Raises:
         NotAProxy: If what answers has no status of ours.
         ProxyError: If nothing answers.
     """
     # The environment's proxy would be asked for 127.0.0.1 too.
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), _Straight())
+    headers = {"Authorization": f"Bearer {key}"} if key else {}
     try:
-        with opener.open(url, timeout=_PATIENCE_SECONDS) as answer:
+        with opener.open(urllib.request.Request(url, headers=headers), timeout=_PATIENCE_SECONDS) as answer:
             told = json.loads(answer.read(_MOST_BYTES))
     except OSError as error:
         code = getattr(error, "code", None)
+        if code == 401:
+            raise ProxyError(
+                f"{url} asks for {'another' if key else 'a'} key; put one of the proxy's server.admin_keys "
+                "into a variable, and name that with --key-env"
+            ) from error
         if code is not None:
             raise _not_a_proxy(url) from error
         reason = getattr(error, "reason", None) or error

@@ -1,5 +1,6 @@
 """Who may use the proxy, what of a key goes on to where, and who may see the proxy's own pages."""
 
+import asyncio
 import json
 import logging
 from base64 import b64encode
@@ -9,7 +10,9 @@ from typing import Any
 
 import pytest
 
+from proxy import top
 from proxy.config import ServerConfig, StoreConfig
+from proxy.errors import ProxyError
 from tests.support import wire_bytes
 from tests.support.fronted import fronted, sample
 from tests.support.raw_client import RawAnswer, RawRequest, ask
@@ -251,3 +254,21 @@ async def test_a_key_stands_in_no_log_no_metric_and_no_file(
 
 def test_keys_are_not_shown_by_what_holds_them() -> None:
     assert "sk-" not in repr(ServerConfig(keys=(ONE,), admin_keys=(ADMIN,)))
+
+
+async def test_the_list_in_a_terminal_sends_a_key_to_the_proxy_alone(upstream: RawUpstream) -> None:
+    elsewhere = RawUpstream(
+        script=lambda _: [
+            Send(wire_bytes.response(b"", status="302 Found", headers=[("Location", upstream.url)]))
+        ]
+    )
+    async with fronted(upstream.url, server={**KEYS, "admin_keys": (ADMIN,)}) as url:
+        told = await asyncio.to_thread(top.fetch, top.status_url(url), ADMIN)
+        assert told["conversations"] == []
+        for key in ("", ONE):
+            with pytest.raises(ProxyError, match="--key-env"):
+                await asyncio.to_thread(top.fetch, top.status_url(url), key)
+    async with elsewhere.running():
+        with pytest.raises(top.NotAProxy):
+            await asyncio.to_thread(top.fetch, top.status_url(elsewhere.url), ADMIN)
+    assert ADMIN.encode() not in everything_sent(upstream)

@@ -3,6 +3,8 @@
 import json
 import sqlite3
 import stat
+import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -20,6 +22,7 @@ from tests.support.fronted import fronted
 from tests.support.raw_client import ask
 
 OLD, NEW, OTHER = "an-old-key-of-32-characters-0001", "a-new-key-of-32-characters-00002", "another-key-0003"
+CHECKOUT = Path(__file__).parent.parent.parent
 WORDS = b"reconcile-the-ledger-of-tuesday"
 VALUE = json.dumps({"block": WORDS.decode() * 50}).encode()
 
@@ -193,3 +196,34 @@ async def test_a_session_goes_on_over_a_restart_and_starts_anew_with_another_key
     assert outcomes == ["compacted", "reused", "compacted", "reused"]
     said = [record for record in caplog.records if record.getMessage() == "store.unreadable"]
     assert len(said) == 1
+
+
+def test_without_the_package_nothing_is_started_and_the_remedy_is_told(tmp_path: Path) -> None:
+    blocked = (
+        "import sys; sys.modules['cryptography'] = None; from proxy.__main__ import main; sys.exit(main())"
+    )
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            blocked,
+            "serve",
+            "--upstream",
+            "http://127.0.0.1:9",
+            "--listen",
+            "127.0.0.1:0",
+        ],
+        env={
+            "PYTHONPATH": str(CHECKOUT),
+            "COMPACTION_PROXY_STORE_PATH": str(tmp_path / "s.db"),
+            "COMPACTION_PROXY_STORE_ENCRYPT_WITH_ENV": "K",
+            "K": NEW,
+        },
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert "pip install 'compaction-proxy[encryption]'" in done.stderr
+    assert not list(tmp_path.iterdir())
