@@ -67,6 +67,7 @@ class Prepared:
         tokens: The prompt; 0 where it was not measured.
         budget: What it may fill; 0 where that is not known.
         raw: The tokenizer's own estimate, for learning.
+        attachments: Pictures and files in it.
         key: Stands for exactly this prompt; empty where it was not measured.
         history: Digest of the client's whole history; empty where it was not measured.
         compacted: Whether this request has had its one compaction.
@@ -80,6 +81,7 @@ class Prepared:
     tokens: int = 0
     budget: int = 0
     raw: int = 0
+    attachments: int = 0
     key: bytes = b""
     history: bytes = b""
     compacted: bool = False

@@ -231,7 +231,7 @@ class Compactor:
         conversation = asked.parsed.conversation
         if overflow.prompt and before.key:
             self._sizing.counts.remember(conversation.model, before.key, overflow.prompt)
-            self._sizing.counts.learn(conversation.model, before.raw, overflow.prompt)
+            self._sizing.counts.learn(conversation.model, before.raw, overflow.prompt, before.attachments)
         found = await self._windows.learn(
             conversation.model, overflow, asked.headers, conversation.output_limit
         )
@@ -256,7 +256,7 @@ class Compactor:
             error = abs(prepared.tokens - usage.prompt) / usage.prompt
             self._metrics.estimate_error.labels(model).observe(error)
             self._sizing.counts.remember(prepared.model, prepared.key, usage.prompt)
-            self._sizing.counts.learn(prepared.model, prepared.raw, usage.prompt)
+            self._sizing.counts.learn(prepared.model, prepared.raw, usage.prompt, prepared.attachments)
             self._board.answered(prepared.conversation, prepared.tokens, usage)
 
     def answered(
@@ -331,6 +331,7 @@ class Compactor:
             tokens=look.total,
             budget=terms.budget.limit,
             raw=look.measured.raw,
+            attachments=look.measured.attachments,
             key=look.measured.key,
             history=terms.digests[-1],
             compacted=made.compacted or made.failed,

@@ -11,6 +11,8 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from proxy.tokenizer import ATTACHMENT_TOKENS
+
 # About 2 MB when full; a session needs one entry a turn.
 REMEMBERED_PROMPTS = 10_000
 # Names come from clients, so there is a limit to them.
@@ -29,6 +31,11 @@ WEIGHT = 0.2
 UNSEEN_ERROR = 0.25
 # The first sample sets the factor, so it says nothing about the next.
 FIRST_ERROR = 0.1
+# A first prompt with pictures that is off by more than this says what they cost, not how the
+# model's tokens run.
+PLAUSIBLE = (0.5, 2.0)
+# Some servers bill the text of the base64: a few megabytes at most.
+MOST_ATTACHMENT_TOKENS = 4_000_000
 
 
 @dataclass(slots=True)
@@ -51,6 +58,7 @@ class Counts:
         self._prompt_capacity = prompts
         self._models: OrderedDict[str, _Learned] = OrderedDict()
         self._model_capacity = models
+        self._attachments: OrderedDict[str, float] = OrderedDict()
 
     def remember(self, model: str, key: bytes, tokens: int) -> None:
         """
@@ -75,18 +83,23 @@ class Counts:
                 return index, tokens
         return None
 
-    def learn(self, model: str, estimated: int, actual: int) -> None:
+    def learn(self, model: str, estimated: int, actual: int, attachments: int = 0) -> None:
         """
         What was *estimated*, before any factor, has *actual* tokens.
 
         Both may be of a whole prompt or of its new part. Too small ones, and nonsense, are ignored.
-        The first counts fully, later ones gradually.
+        The first counts fully, later ones gradually. Of a prompt with *attachments*, which were
+        estimated at `ATTACHMENT_TOKENS` each, it is these that the difference is about.
         """
         if not (LEAST_SAMPLE <= estimated <= MOST_TOKENS and LEAST_SAMPLE <= actual <= MOST_TOKENS):
             return
         least, most = FACTOR_RANGE
         ratio = min(max(actual / estimated, least), most)
         learned = self._models.get(model)
+        if attachments:
+            self._learn_attachment(model, estimated - attachments * ATTACHMENT_TOKENS, actual, attachments)
+            if learned is not None or not PLAUSIBLE[0] <= actual / estimated <= PLAUSIBLE[1]:
+                return
         if learned is None:
             self._models[model] = _Learned(factor=ratio, error=FIRST_ERROR)
             if len(self._models) > self._model_capacity:
@@ -96,6 +109,19 @@ class Counts:
         missed = min(abs(ratio - learned.factor) / ratio, 1.0)
         learned.error += WEIGHT * (missed - learned.error)
         learned.factor += WEIGHT * (ratio - learned.factor)
+
+    def _learn_attachment(self, model: str, text: int, actual: int, attachments: int) -> None:
+        cost = (actual - self.factor(model) * text) / attachments
+        cost = min(max(cost, 0.0), float(MOST_ATTACHMENT_TOKENS))
+        before = self._attachments.get(model)
+        self._attachments[model] = cost if before is None else before + WEIGHT * (cost - before)
+        self._attachments.move_to_end(model)
+        if len(self._attachments) > self._model_capacity:
+            self._attachments.popitem(last=False)
+
+    def attachment(self, model: str) -> float:
+        """Tokens of a picture, as the upstream counts them."""
+        return self._attachments.get(model, float(ATTACHMENT_TOKENS))
 
     def has_learned(self, model: str) -> bool:
         """Whether there is a factor that the upstream's own words were behind."""

@@ -17,7 +17,7 @@ from proxy.core.messages import Conversation, Role, Shown, View
 from proxy.core.plan import Sizes
 from proxy.core.rewrite import Rewrite
 from proxy.counting import Counts, measure
-from proxy.tokenizer import Tokenizer
+from proxy.tokenizer import ATTACHMENT_TOKENS, Tokenizer
 
 # An estimate that is this share of its unknown part away from a limit decides safely,
 # and the more so the better the model's estimates have been.
@@ -35,6 +35,7 @@ class Measured:
         sizes: Its parts; they add up to `total`.
         total: Tokens of the whole prompt.
         raw: What the tokenizer alone says of it, for learning.
+        attachments: Pictures and files in it.
         scale: Tokens for one of the tokenizer's.
         keys: What stands for each prefix of this prompt, the whole one last.
     """
@@ -42,6 +43,7 @@ class Measured:
     sizes: Sizes
     total: int
     raw: int
+    attachments: int
     scale: float
     keys: tuple[bytes, ...]
 
@@ -95,8 +97,12 @@ class Sizing:
         raw = parts.total
         known = self.counts.known(conversation.model, keys)
         factor = self.counts.factor(conversation.model)
-        estimates = self._by_message(conversation, rewrite, parts)
-        fixed = raw - sum(estimates)
+        attachments = sum(len(shown.message.attachments) for shown in view)
+        surplus = round(self.counts.attachment(conversation.model) / factor) - ATTACHMENT_TOKENS
+        if attachments and surplus:
+            parts = _with_surplus(parts, conversation, rewrite, surplus)
+        estimates = self._by_message(conversation, rewrite, parts, surplus)
+        fixed = parts.total - sum(estimates)
         total = measure(estimates, fixed=fixed, factor=factor, known=known)
         unknown = total - (known[1] if known else 0)
         if ask is not None and budget is not None and total >= _LEAST_ASKED:
@@ -113,9 +119,15 @@ class Sizing:
                     total = exact
                     self.counts.remember(conversation.model, keys[-1], exact)
                     if is_blind:
-                        self.counts.learn(conversation.model, raw, exact)
-        scale = total / raw if raw else 1.0
-        return Measured(sizes=_scaled(parts, total), total=total, raw=raw, scale=scale, keys=tuple(keys))
+                        self.counts.learn(conversation.model, raw, exact, attachments)
+        return Measured(
+            sizes=_scaled(parts, total),
+            total=total,
+            raw=raw,
+            attachments=attachments,
+            scale=total / parts.total if parts.total else 1.0,
+            keys=tuple(keys),
+        )
 
     def counter(self, measured: Measured) -> Callable[[str], int]:
         """Counts one text as those of the view that was *measured*."""
@@ -135,9 +147,13 @@ class Sizing:
         fixed = sum(map(count.count, conversation.fixed_texts)) + sum(brief)
         return Sizes(fixed=fixed, block=block, shown=tuple(shown), whole=whole)
 
-    def _by_message(self, conversation: Conversation, rewrite: Rewrite | None, parts: Sizes) -> Sequence[int]:
+    def _by_message(
+        self, conversation: Conversation, rewrite: Rewrite | None, parts: Sizes, surplus: int
+    ) -> Sequence[int]:
         """The parts as one number for each message of the view."""
-        brief = list(self._tokenizer.messages(conversation.messages[: conversation.brief_end]))
+        first = conversation.messages[: conversation.brief_end]
+        counted = self._tokenizer.messages(first)
+        brief = [size + surplus * len(m.attachments) for size, m in zip(counted, first, strict=True)]
         replaced = rewrite.replaced if rewrite else 0
         if replaced:
             users = [i for i, m in enumerate(conversation.messages[: len(brief)]) if m.role is Role.USER]
@@ -167,6 +183,21 @@ def prompt_keys(outside: bytes, view: View, message_bytes: Callable[[Shown], byt
 
 def _next_key(now: bytes, piece: bytes) -> bytes:
     return hashlib.blake2b(now + piece, digest_size=16).digest()
+
+
+def _with_surplus(parts: Sizes, conversation: Conversation, rewrite: Rewrite | None, surplus: int) -> Sizes:
+    """The parts where each attachment takes *surplus* tokens more than the tokenizer takes it for."""
+    end, replaced = conversation.brief_end, rewrite.replaced if rewrite else 0
+    extra = [surplus * len(message.attachments) for message in conversation.messages]
+    return Sizes(
+        fixed=parts.fixed + sum(extra[:end]),
+        block=parts.block,
+        shown=tuple(
+            size + more if at >= replaced else size
+            for at, (size, more) in enumerate(zip(parts.shown, extra[end:], strict=True))
+        ),
+        whole=tuple(size + more for size, more in zip(parts.whole, extra[end:], strict=True)),
+    )
 
 
 def _scaled(parts: Sizes, total: int) -> Sizes:

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.counting import FACTOR_RANGE, LEAST_SAMPLE, Counts, measure
+from proxy.counting import FACTOR_RANGE, LEAST_SAMPLE, MOST_ATTACHMENT_TOKENS, Counts, measure
+from proxy.tokenizer import ATTACHMENT_TOKENS
 
 MODEL = "qwen"
 
@@ -139,3 +140,38 @@ def test_a_tool_result_after_the_last_answer_is_not_forgotten() -> None:
 def test_a_measure_is_a_whole_number_rounded_up() -> None:
     assert measure([1, 1, 1], factor=1.1) == 4
     assert measure([]) == 0
+
+
+# Pictures
+
+
+def test_what_a_picture_costs_is_learned_and_leaves_the_factor_alone() -> None:
+    counts = Counts()
+    counts.learn("m", 1000, 1200)
+    counts.learn("m", 1000 + 2 * ATTACHMENT_TOKENS, 1200 + 2 * 9000, attachments=2)
+    assert (counts.factor("m"), counts.attachment("m")) == (1.2, 9000)
+
+
+def test_a_first_prompt_with_pictures_tells_of_tokens_only_where_that_is_plausible() -> None:
+    counts = Counts()
+    counts.learn("dear", 500 + ATTACHMENT_TOKENS, 500 + 9000, attachments=1)
+    counts.learn("usual", 5000 + ATTACHMENT_TOKENS, 7000, attachments=1)
+    assert [counts.has_learned(model) for model in ("dear", "usual")] == [False, True]
+    assert (counts.factor("dear"), counts.attachment("dear")) == (1.0, 9000)
+
+
+@pytest.mark.parametrize(
+    ("actual", "cost"),
+    [
+        pytest.param(300, 0, id="a server that leaves them out"),
+        pytest.param(90_000_000, MOST_ATTACHMENT_TOKENS, id="nonsense"),
+    ],
+)
+def test_a_picture_costs_no_less_than_nothing_and_not_beyond_reason(actual: int, cost: int) -> None:
+    counts = Counts()
+    counts.learn("m", 400 + ATTACHMENT_TOKENS, actual, attachments=1)
+    assert counts.attachment("m") == cost
+
+
+def test_of_a_model_that_was_never_seen_a_picture_costs_what_is_usual() -> None:
+    assert Counts().attachment("m") == ATTACHMENT_TOKENS
