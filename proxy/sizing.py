@@ -202,7 +202,8 @@ def _with_surplus(parts: Sizes, conversation: Conversation, rewrite: Rewrite | N
 
 def _scaled(parts: Sizes, total: int) -> Sizes:
     scale = total / parts.total if parts.total else 1.0
-    shown = tuple(math.floor(size * scale) for size in parts.shown)
-    block = math.floor(parts.block * scale)
-    whole = tuple(math.floor(size * scale) for size in parts.whole)
+    # Sizes are not negative, so that this rounds down.
+    shown = tuple([int(size * scale) for size in parts.shown])
+    block = int(parts.block * scale)
+    whole = tuple([int(size * scale) for size in parts.whole]) if parts.whole != parts.shown else shown
     return Sizes(fixed=total - block - sum(shown), block=block, shown=shown, whole=whole)

@@ -174,7 +174,12 @@ class Tokenizer:
 
     def messages(self, messages: Iterable[Message]) -> tuple[int, ...]:
         """Tokens of each message."""
-        return tuple(self.message(message) for message in messages)
+        return tuple(
+            [
+                known[1] if (known := message.memo.tokens) and known[0] is self else self.message(message)
+                for message in messages
+            ]
+        )
 
     def shown(self, shown: Shown) -> int:
         """Tokens of a message as a view shows it, cuts and appended text included."""

@@ -9,6 +9,7 @@ texts: one appended to a message, or one put in another's place.
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import lru_cache
 from typing import Any
 
 
@@ -19,6 +20,10 @@ class Role(StrEnum):
     USER = "user"
     ASSISTANT = "assistant"
     TOOL = "tool"
+
+
+# Looking a member up in its class takes longer than comparing.
+_ASSISTANT = Role.ASSISTANT
 
 
 class Kind(StrEnum):
@@ -219,7 +224,7 @@ def find_turns(messages: Sequence[Message]) -> tuple[int, tuple[Turn, ...]]:
     turn only where a later result would be parted from its call. A trailing assistant
     message without calls (a prefill) belongs to the turn before it.
     """
-    starts = [i for i, m in enumerate(messages) if m.role is Role.ASSISTANT]
+    starts = [i for i, m in enumerate(messages) if m.role is _ASSISTANT]
     if not starts:
         return len(messages), ()
     brief_end = starts[0]
@@ -229,7 +234,13 @@ def find_turns(messages: Sequence[Message]) -> tuple[int, tuple[Turn, ...]]:
     joined = _joined(messages)
     kept = [s for s in starts if s == brief_end or (s not in joined and not messages[s].joins)]
     ends = [*kept[1:], len(messages)]
-    return brief_end, tuple(Turn(start=s, end=e) for s, e in zip(kept, ends, strict=True))
+    return brief_end, tuple(map(_turn, kept, ends))
+
+
+# A long history has hundreds, the same with every request; 1 MB when full.
+@lru_cache(maxsize=8192)
+def _turn(start: int, end: int) -> Turn:
+    return Turn(start=start, end=end)
 
 
 def _joined(messages: Sequence[Message]) -> set[int]:
@@ -237,19 +248,22 @@ def _joined(messages: Sequence[Message]) -> set[int]:
     open_calls: dict[str, list[int]] = {}
     # How many pairs begin, less those that end, at each message: a walk from call to result
     # for each of them would be quadratic where one message makes thousands of calls.
-    changes = [0] * (len(messages) + 1)
+    changes: dict[int, int] = {}
     for i, message in enumerate(messages):
         for call in message.calls:
             open_calls.setdefault(call.id, []).append(i)
         for answered in message.answers:
             callers = open_calls.get(answered)
-            if callers:
-                changes[callers.pop() + 1] += 1
-                changes[i] -= 1
+            # Of a pair that stands together nothing is between.
+            if callers and (begun := callers.pop() + 1) != i:
+                changes[begun] = changes.get(begun, 0) + 1
+                changes[i] = changes.get(i, 0) - 1
+    if not changes:
+        return set()
     joined: set[int] = set()
     open_pairs = 0
     for i, message in enumerate(messages):
-        open_pairs += changes[i]
-        if open_pairs and message.role is Role.ASSISTANT:
+        open_pairs += changes.get(i, 0)
+        if open_pairs and message.role is _ASSISTANT:
             joined.add(i)
     return joined
