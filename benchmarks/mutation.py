@@ -65,6 +65,13 @@ settings.register_profile(
 settings.load_profile("mutation")
 """
 
+# As `mutmut show` does, for many at once.
+_DIFFS = """
+import json, sys
+from mutmut.mutation.diff_apply import get_diff_for_mutant
+print(json.dumps({name: get_diff_for_mutant(name) for name in sys.argv[1:]}))
+"""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mutant:
@@ -113,7 +120,7 @@ def measure(modules: Sequence[str], *, only_own: bool = False) -> Iterator[Resul
         tests = f"tests/core/test_{_TESTED_BY.get(module, module)}.py"
         with tempfile.TemporaryDirectory() as made:
             codes = _run(Path(made), [module], [tests])
-            living = {n: _show(Path(made), module, n) for n, code in codes.items() if code in _ALIVE}
+            living = _show(Path(made), module, [name for name, code in codes.items() if code in _ALIVE])
         alive = {name: mutant for name, mutant in living.items() if not is_equivalent(mutant)}
         result = Result(
             module=module,
@@ -209,15 +216,20 @@ def without_property_decorators(source: str) -> str:
     return "\n".join(lines)
 
 
-def _show(made: Path, module: str, name: str) -> Mutant:
+def _show(made: Path, module: str, names: Sequence[str]) -> dict[str, Mutant]:
+    """What was changed in each of *names*."""
     said = subprocess.run(
-        [sys.executable, "-m", "mutmut", "show", name], cwd=made, capture_output=True, text=True, check=True
+        [sys.executable, "-c", _DIFFS, *names], cwd=made, capture_output=True, text=True, check=True
     )
-    diff = [line for line in said.stdout.split("\n") if not line.startswith(("---", "+++"))]
-    function = re.sub(r"__mutmut_\d+$", "", name.rpartition(".")[2]).replace("ǁ", ".").removeprefix("x_")
-    return Mutant(
-        module=module, function=function.strip("x."), was=_lines(diff, "-"), becomes=_lines(diff, "+")
-    )
+    shown: dict[str, Mutant] = {}
+    for name, diff in json.loads(said.stdout.splitlines()[-1]).items():
+        lines = [line for line in diff.split("\n") if not line.startswith(("---", "+++"))]
+        function = re.sub(r"__mutmut_\d+$", "", name.rpartition(".")[2]).replace("ǁ", ".")
+        function = function.removeprefix("x_").removeprefix("x.")
+        shown[name] = Mutant(
+            module=module, function=function, was=_lines(lines, "-"), becomes=_lines(lines, "+")
+        )
+    return shown
 
 
 def _lines(diff: Iterable[str], sign: str) -> str:

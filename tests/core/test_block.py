@@ -157,6 +157,8 @@ def test_a_list_in_the_tail_is_newer_than_the_one_that_was_replaced() -> None:
     block = render_block(whole, len(gone), WENT_ON, ROOMS, tokens)
     assert "## To-do list" not in block
     assert "The newest to-do list is in one of the messages below." in block
+    sections = block.partition("\n</record-")[0].split("\n\n")
+    assert all(section.startswith(("<record-", "## ")) for section in sections)
     alone = conversation([user("the task"), *gone, asks(("read", {}))])
     older = render_block(alone, len(gone), WENT_ON, ROOMS, tokens)
     assert "## To-do list" in older
@@ -183,3 +185,10 @@ def test_the_whole_of_a_small_block() -> None:
     assert rendered([asks()], Notes(text="It went on.", uncovered_turns=2)) == (
         f"<record-0103c784>\n{opening}\n\n## Notes\n{unnoted}\nIt went on.\n</record-0103c784>"
     )
+
+
+@settings(max_examples=100, deadline=None)
+@given(messages=conversations(), share=st.integers(0, 2_000))
+def test_no_block_without_notes_takes_more_than_its_rooms_say(messages: list[Message], share: int) -> None:
+    rooms = Rooms(task=share, users=share, ledger=share, system=share, todos=share)
+    assert tokens(rendered(messages, Notes(), rooms)) <= rooms.most
