@@ -38,12 +38,12 @@ from proxy.dialects.base import Dialect
 from proxy.dialects.chat_completions import CHAT_COMPLETIONS
 from proxy.dialects.responses import RESPONSES
 from proxy.entrance import Entrance
-from proxy.errors import NoSuchMethod, ProxyError, StoreError
+from proxy.errors import BadPath, NoSuchMethod, ProxyError, StoreError
 from proxy.events import emit
 from proxy.exchange import UNREAD, Exchange, Services, said_of
 from proxy.metrics import Metrics
 from proxy.origins import Origins
-from proxy.paths import endpoint, is_count, normal_path
+from proxy.paths import climbs, endpoint, is_count, normal_path
 from proxy.relay import relay
 from proxy.renamed import Renamed
 from proxy.sizing import Sizing
@@ -176,6 +176,8 @@ class Proxy:
                 raise NoSuchMethod(
                     "this is no forward proxy; set it as the base URL of your client instead of as its proxy"
                 )
+            if climbs(client.raw_path):
+                raise BadPath("the path has a segment `..`; ask for what it leads to")
             most = self.config.server.max_body_bytes
             counted = client.method == "POST" and is_count(path)
             if not compacted and not counted:

@@ -5,6 +5,7 @@ Nearly all are, and a web framework's stack costs each of them more than reading
 begins like a page of ours takes the usual way.
 """
 
+import re
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 
@@ -12,6 +13,9 @@ from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
+
+_SERVER = re.compile(r"(?i)^https?://[^/]*")
+_SLASHES = re.compile(r"/{2,}")
 
 
 class Straight(Starlette):
@@ -39,6 +43,9 @@ class Straight(Starlette):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """ASGI's."""
+        if scope["type"] == "http" and not _is_usual(scope["path"]):
+            # However it is written, a page of ours is ours.
+            scope["path"] = _usual(scope["path"])
         if scope["type"] == "http" and _first_segment(scope["path"]) not in self._own:
             await self._rest(scope, receive, send)
         else:
@@ -47,3 +54,12 @@ class Straight(Starlette):
 
 def _first_segment(path: str) -> str:
     return path.split("/", 2)[1] if path.startswith("/") else path
+
+
+def _is_usual(path: str) -> bool:
+    return path.startswith("/") and "//" not in path
+
+
+def _usual(path: str) -> str:
+    """*path* without doubled slashes, and without the server that a forward proxy is told."""
+    return _SLASHES.sub("/", "/" + _SERVER.sub("", path))

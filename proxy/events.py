@@ -50,10 +50,17 @@ class JsonLines(logging.Formatter):
         if record.exc_info:
             entry["error"] = _trace(record.exc_info)
         try:
-            return orjson.dumps(entry, default=str).decode()
+            line = orjson.dumps(entry, default=str).decode()
         except TypeError:
             # Half a surrogate pair, or a number that is too large: a client may send both.
             return json.dumps(entry, default=str)
+        # Some take more characters for the end of a line than JSON does, and a terminal obeys some.
+        return line if line.isprintable() else _escaped(line)
+
+
+def _escaped(line: str) -> str:
+    """JSON with everything escaped that cannot be printed; that only stands inside its strings."""
+    return "".join(c if c.isprintable() else json.dumps(c)[1:-1] for c in line)
 
 
 class Plain(logging.Formatter):

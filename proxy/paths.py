@@ -29,6 +29,8 @@ _API_SEGMENTS = frozenset(
     )
 )  # fmt: skip
 _SLASHES = re.compile(r"/{2,}")
+# A segment ends at what servers take for a slash, and at what some cut off before they look.
+_CLIMBS = re.compile(r"(?i)(?:/|\\|%2f|%5c)(?:\.|%2e){2}(?=/|\\|;|%2f|%5c|%3b|%00|$)")
 _VERSION = re.compile(r"/v\d+[a-z0-9]*(?=/|$)")
 
 
@@ -94,6 +96,16 @@ def normal_path(raw: str) -> str:
     path = _SLASHES.sub("/", raw) or "/"
     bare = path.rstrip("/").removeprefix("/v1")
     return path.rstrip("/") if bare in (*COMPACTED, COUNTED) else path
+
+
+def climbs(raw: str) -> bool:
+    """
+    Whether a path has a segment `..`, in any of the ways in which some server reads one.
+
+    It leads out of the base of the upstream's URL, with the upstream's key, or past what decides by
+    the beginning of a path.
+    """
+    return _CLIMBS.search(raw) is not None
 
 
 def is_count(path: str) -> bool:

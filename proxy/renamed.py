@@ -5,6 +5,7 @@ A stream that waited for notes was announced before the upstream had named its a
 the client comes back with the announced id, the upstream is asked by its own.
 """
 
+import re
 from collections import OrderedDict
 from collections.abc import Sequence
 
@@ -13,6 +14,7 @@ from proxy.dialects.waiting import ANNOUNCED
 
 # About 3 MB when full; an id is of use while its conversation goes on.
 _MOST = 10_000
+_AN_ID = re.compile(r"[A-Za-z0-9_.:~-]{1,200}")
 
 
 class Renamed:
@@ -24,6 +26,9 @@ class Renamed:
 
     def remember(self, credentials: Sequence[str], announced: str, theirs: str) -> None:
         """The upstream calls *theirs* what the client with *credentials* knows as *announced*."""
+        if not _AN_ID.fullmatch(theirs):
+            # It is going to be put into paths and bodies.
+            return
         self._theirs[caller(credentials), announced.encode()] = theirs.encode("utf-8", "replace")
         if len(self._theirs) > self._most:
             self._theirs.popitem(last=False)

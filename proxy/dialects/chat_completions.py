@@ -52,13 +52,12 @@ class ChatCompletions:
         messages = tuple(map(_message, items))
         brief_end, turns = find_turns(messages)
         outside = b"\0".join(body.fields[f].slice for f in _PROMPT_FIELDS if f in body.fields)
-        model = body.value("model")
         return Parsed(
             conversation=Conversation(
                 messages=messages,
                 brief_end=brief_end,
                 turns=turns,
-                model=model_name(model),
+                model=model_name(body.value("model")),
                 tool_names=_tool_names(body),
                 output_limit=_output_limit(body),
                 stream=body.value("stream") is True,
