@@ -186,6 +186,7 @@ class Compaction:
             policy=terms.policy,
             kept=self._kept(terms, look),
             room=terms.notes_room,
+            most_kept=terms.rooms.most,
         )
 
     async def _make(self, terms: Terms, past: Past, look: Look) -> Made:

@@ -51,6 +51,8 @@ _UNNOTED = (
 _UNVERIFIED = (
     "What is marked (unverified) occurs nowhere in the conversation: check it before you rely on it."
 )
+# Frame, opening, titles and reminder take some 300 tokens; models' tokenizers differ by up to four.
+_AROUND = 1_200
 _NO_NOTES = "No notes could be written of these turns."
 
 
@@ -72,6 +74,11 @@ class Rooms:
     ledger: int
     system: int
     todos: int
+
+    @property
+    def most(self) -> int:
+        """No block without notes takes more."""
+        return self.task + self.users + self.ledger + self.system + self.todos + _AROUND
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -40,6 +40,9 @@ _ALONE = Style(label_chars=_NARROW_LABEL, error_chars=_WIDE.error_chars)
 _TITLE_JOBS = "Ids still open, or resumable"
 _TITLE_ERROR = "Newest failure that no later success answered"
 _JOBS = 20
+# Paths and commands have three to five. A list far longer than its room need not be counted: that
+# of a session of thousands of calls would be, many times over.
+_MOST_CHARS_PER_TOKEN = 16
 # How much longer than its rank a section's entries are held: what was changed outlives what was run,
 # which outlives what was only looked at.
 _HOLD = {Act.WRITE: 3.0, Act.COMMAND: 1.5, Act.JOB: 1.5, Act.READ: 1.5}
@@ -65,20 +68,24 @@ def render_ledger(messages: Sequence[Message], room: int, count: Count) -> str:
         return ""
     entries = gather(steps)
     closing = _closing(find_open(steps, messages), entries)
+
+    def fits(text: str) -> bool:
+        return len(text) <= _MOST_CHARS_PER_TOKEN * room and count(text) <= room
+
     for style in _styles(entries):
         text = _render(steps, entries, 0, style, closing)
-        if count(text) <= room:
+        if fits(text):
             return text
     order = _merge_order(entries)
 
     def merged(number: int) -> str:
         return _render(steps, order, number, style, closing)
 
-    for number in _fewest(len(order), lambda number: count(merged(number)) <= room):
-        if count(text := merged(number)) <= room:
+    for number in _fewest(len(order), lambda number: fits(merged(number))):
+        if fits(text := merged(number)):
             return text
     for text in (merged(len(order)), _render(steps, order, len(order), _TINY, []), _totals(steps)):
-        if count(text) <= room:
+        if fits(text):
             return text
     return ""
 

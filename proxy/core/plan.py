@@ -164,6 +164,7 @@ def step(
     policy: Policy,
     kept: Callable[[int], int],
     room: int,
+    most_kept: int | None = None,
 ) -> int | None:
     """
     How far notes can be made where they cannot run over the whole view.
@@ -173,7 +174,8 @@ def step(
     if they are larger (they are trimmed for the notes), since the last one stays. None
     where fewer are left, or the replaced part would gain too little.
 
-    The arguments are those of `plan`; *room* is the longest view that notes can be made over.
+    The arguments are those of `plan`; *room* is the longest view that notes can be made over. Where even
+    *most_kept*, the most that *kept* can say, leaves gain enough, *kept* is not asked.
     """
     before = rewrite.replaced if rewrite else 0
     ends = [
@@ -183,16 +185,19 @@ def step(
     ]
     if len(ends) < 2:
         return None
-    base = sizes.fixed + sizes.block
     upto = ends[1]
+    total = sizes.fixed + sizes.block + sum(sizes.shown[before:upto])
     for end in ends[2:]:
-        if base + sum(sizes.shown[before:end]) > room:
+        total += sum(sizes.shown[upto:end])
+        if total > room:
             break
         upto = end
     replaced = last_turn_start(conversation, upto)
     gone = sizes.block + sum(sizes.shown[before:replaced])
-    gain = gone - kept(replaced) - min(policy.notes_max, gone // _NOTES_DIVISOR)
-    return upto if gain >= PRESSING_GAIN * budget.limit else None
+    least = PRESSING_GAIN * budget.limit + min(policy.notes_max, gone // _NOTES_DIVISOR)
+    # Of a history that arrives whole the block is long to make, and what a step gains is plain.
+    is_plain = most_kept is not None and gone - most_kept >= least
+    return upto if is_plain or gone - kept(replaced) >= least else None
 
 
 def last_turn_start(conversation: Conversation, upto: int) -> int:

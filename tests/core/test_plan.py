@@ -149,6 +149,31 @@ def test_a_step_goes_on_where_the_last_one_ended() -> None:
     assert run_step([200] * 6, 750, rewrite) == 10
 
 
+@given(
+    st.lists(st.integers(1, 900), max_size=9),
+    st.integers(0, 1_500),
+    st.integers(0, 1_500),
+    st.integers(50, 1_500),
+)
+def test_a_step_is_decided_alike_whether_or_not_the_most_that_is_kept_is_known(
+    turns: list[int], kept: int, more: int, room: int
+) -> None:
+    conversation, now = talk(len(turns)), sizes(turns)
+    asked: list[int] = []
+
+    def ask(replaced: int) -> int:
+        asked.append(replaced)
+        return kept
+
+    alike = step(conversation, None, now, BUDGET, policy=POLICY, kept=ask, room=room)
+    times = len(asked)
+    known = step(conversation, None, now, BUDGET, policy=POLICY, kept=ask, room=room, most_kept=kept + more)
+    assert known == alike
+    # Where the most is not too much nobody asks.
+    if more == 0 and alike is not None:
+        assert len(asked) == times
+
+
 @settings(max_examples=200, deadline=None)
 @given(
     st.lists(st.integers(1, 900), max_size=14),
