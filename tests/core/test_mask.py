@@ -10,6 +10,7 @@ from proxy.core.messages import Conversation, Cut, Kind, Message, Role, Text, fi
 from proxy.core.plan import Policy
 from proxy.core.rewrite import Rewrite, from_bytes, to_bytes
 from proxy.core.splice import splice
+from proxy.core.trim import trim
 from tests.core.sessions import answers, asks, does, run, system, tokens, user
 from tests.core.test_trim import measure, talk
 
@@ -225,7 +226,7 @@ def test_a_result_in_several_parts_is_named_once() -> None:
 
 def test_a_result_without_a_call_and_short_ones_stay() -> None:
     conversation = talk(
-        user("task"), *does("bash", {"command": "ls"}, "a b"), answers(LONG, "lost"), *reads(*range(9))
+        user("task"), *does("bash", {"command": "ls"}, "a b " * 70), answers(LONG, "lost"), *reads(*range(9))
     )
     made = masked(conversation, budget=Budget(window=6_000, reserve=100))
     assert made is not None
@@ -262,6 +263,27 @@ def test_a_second_mask_keeps_the_first_byte_for_byte() -> None:
     assert second is not None
     assert second.rewrite.cuts[: len(first.rewrite.cuts)] == first.rewrite.cuts
     assert second.messages == len(second.rewrite.cuts) - len(first.rewrite.cuts)
+
+
+def test_a_trim_of_a_masked_view_is_no_mask() -> None:
+    first = masked(talk(user("task"), *reads(*range(8))))
+    assert first is not None
+    conversation = talk(user("task"), *reads(*range(14)))
+    trimmed = trim(
+        conversation,
+        first.rewrite,
+        measure(conversation, first.rewrite),
+        aim=3_500,
+        limit=4_500,
+        keep_chars=300,
+        count=tokens,
+        block=lambda replaced: "B",
+    )
+    assert trimmed is not None
+    assert (trimmed.rewrite.is_trim, trimmed.rewrite.is_mask) == (True, False)
+    # It rests from the mask on, and what that cut stays as it is.
+    assert trimmed.rewrite.compacted_at == first.rewrite.seen
+    assert trimmed.rewrite.cuts[: len(first.rewrite.cuts)] == first.rewrite.cuts
 
 
 def test_a_mask_does_not_depend_on_a_prefill() -> None:
