@@ -116,7 +116,7 @@ async def _read_whole(response: Response, beginning: Beginning) -> None:
 
 
 def _may_be_error(held: list[bytes]) -> bool:
-    start = re.sub(rb"\s", b"", b"".join(held)[:64])[: len(_LIKE_AN_ERROR)]
+    start = re.sub(rb"\s", b"", b"".join(held[:64])[:64])[: len(_LIKE_AN_ERROR)]
     return _LIKE_AN_ERROR.startswith(start)
 
 

@@ -33,7 +33,10 @@ class Events:
     """A reader that is fed chunks and gives back the events they complete."""
 
     def __init__(self) -> None:
-        self._rest = b""
+        # The line that has no end yet, as it came: it is put together and searched only once, since
+        # one of a megabyte in small pieces would else take half a minute.
+        self._pieces: list[bytes] = []
+        self._waiting = 0
         self._name = b""
         self._data: list[bytes] = []
         self._size = 0
@@ -41,19 +44,24 @@ class Events:
     @property
     def is_in_event(self) -> bool:
         """Whether an event has begun: a field, or a line that may become one."""
-        return bool(self._data or self._name) or not (self._rest == b"" or self._rest.startswith(b":"))
+        begins = self._pieces[0] if self._pieces else b""
+        return bool(self._data or self._name) or not (begins == b"" or begins.startswith(b":"))
 
     def feed(self, chunk: bytes) -> list[Event]:
         """Events that end in *chunk*."""
-        text = self._rest + chunk
+        found: list[Event] = []
+        ends_in_cr = bool(self._pieces) and self._pieces[-1].endswith(b"\r")
+        if not ends_in_cr and b"\n" not in chunk and b"\r" not in chunk:
+            self._wait_for_more(chunk)
+            return found
+        text = b"".join((*self._pieces, chunk))
+        self._pieces, self._waiting = [], 0
         lines = _LINE_END.split(text)
         # A CR at the very end may be the first half of a CRLF.
-        self._rest = lines.pop()
+        rest = lines.pop()
         if text.endswith(b"\r") and lines:
-            self._rest = lines.pop() + b"\r"
-        if len(self._rest) > MAX_EVENT_BYTES:
-            self._rest = b""
-        found: list[Event] = []
+            rest = lines.pop() + b"\r"
+        self._wait_for_more(rest)
         for line in lines:
             self._line(line, found)
         return found
@@ -61,10 +69,17 @@ class Events:
     def end(self) -> list[Event]:
         """The last event, where the stream ended without its blank line."""
         found: list[Event] = []
-        for line in (self._rest.rstrip(b"\r"), b""):
+        for line in (b"".join(self._pieces).rstrip(b"\r"), b""):
             self._line(line, found)
-        self._rest = b""
+        self._pieces, self._waiting = [], 0
         return found
+
+    def _wait_for_more(self, piece: bytes) -> None:
+        if piece:
+            self._pieces.append(piece)
+            self._waiting += len(piece)
+        if self._waiting > MAX_EVENT_BYTES:
+            self._pieces, self._waiting = [], 0
 
     def _line(self, line: bytes, found: list[Event]) -> None:
         if not line:

@@ -70,7 +70,9 @@ class Announced:
         if self._first is None:
             return self._with_id(chunk)
         self._first += chunk
-        before, event, rest = split_event(self._first)
+        # An event ends with a line; a long one in small pieces is not searched again for each.
+        may_end = b"\n" in chunk or b"\r" in chunk
+        before, event, rest = split_event(self._first) if may_end else (b"", b"", b"")
         if not event and len(self._first) <= _MOST_FIRST_BYTES:
             return b""
         self._first = None

@@ -207,3 +207,22 @@ def test_developer_items_belong_to_the_brief_where_they_stand_in_it() -> None:
         Role.SYSTEM,
         Role.SYSTEM,
     ]
+
+
+@pytest.mark.parametrize("size", [1, 7, 10_000])
+def test_an_announced_stream_goes_on_the_same_however_it_is_cut(size: int) -> None:
+    created = {"type": "response.created", "response": {"id": "resp_theirs", "instructions": "x" * 3_000}}
+    stream = b"".join(
+        f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode()
+        for event in (created, {"type": "response.in_progress", "response": {"id": "resp_theirs"}})
+    )
+
+    def relayed(size: int) -> bytes:
+        waiting = RESPONSES.waiting("0" * 32)
+        waiting.beat()
+        pieces = [stream[at : at + size] for at in range(0, len(stream), size)]
+        return b"".join([*map(waiting.relay, pieces), waiting.end()])
+
+    assert relayed(size) == relayed(len(stream))
+    assert b"resp_theirs" not in relayed(size)
+    assert b"response.created" not in relayed(size)

@@ -123,3 +123,20 @@ def test_a_stream_is_split_after_its_first_blank_line(stream: bytes) -> None:
     assert first + rest == stream
     assert len(read(first)) <= 1
     assert first or len(read(stream)) <= 1
+
+
+def test_a_long_line_in_small_pieces_is_searched_once() -> None:
+    """Where each piece has the whole line searched again, this takes minutes."""
+    reader = Events()
+    line = b"data: " + b"x" * 3_000_000
+    found = [event for at in range(0, len(line), 100) for event in reader.feed(line[at : at + 100])]
+    assert found == []
+    assert reader.is_in_event
+    assert [len(event.data) for event in reader.feed(b"\n\n")] == [3_000_000]
+
+
+def test_a_line_that_never_ends_is_not_kept() -> None:
+    reader = Events()
+    for _ in range(2 * MAX_EVENT_BYTES // 65536):
+        assert reader.feed(b"x" * 65536) == []
+    assert reader.feed(b"\ndata: 1\n\n") == [Event(b"", b"1")]
