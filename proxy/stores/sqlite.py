@@ -20,6 +20,7 @@ from proxy.stores.call_thread import CallThread
 from proxy.stores.sqlite_errors import failed, is_corrupt, is_moved
 from proxy.stores.sqlite_file import OpenFile, is_in_place, move_aside, open_file
 from proxy.stores.sqlite_index import Index
+from proxy.stores.sqlite_unchanged import Unchanged
 
 T = TypeVar("T")
 
@@ -71,6 +72,7 @@ class SqliteStore:
         self._damage: list[tuple[Path, str]] = []
         self._file: OpenFile | None = None
         self._index = Index()
+        self._unchanged = Unchanged(path)
         self._adds = 0
         self._closed = False
         self._thread = CallThread(f"store {path.name}")
@@ -133,12 +135,11 @@ class SqliteStore:
     async def longest_on(
         self, shelves: Sequence[Shelf], digests: Sequence[bytes]
     ) -> Mapping[Shelf, tuple[int, bytes]]:
-        """See `Store.longest_on`; one call on the thread."""
+        """See `Store.longest_on`; one call on the thread, and none where it is known to find nothing."""
+        if not self._closed and not self._index.may_hold(shelves, digests) and self._unchanged.holds():
+            return {}
         wanted = tuple(digests)
-        return await self._call(
-            "reading",
-            lambda c: {shelf: e for shelf in shelves if (e := self._longest(c, shelf, wanted)) is not None},
-        )
+        return await self._call("reading", lambda c: self._longest_on(c, shelves, wanted))
 
     async def add(self, shelf: Shelf, digest: bytes, value: bytes) -> bytes:
         """See `Store.add`. Done even if the caller is cancelled: the value was paid for."""
@@ -210,6 +211,7 @@ class SqliteStore:
             file = open_file(self.path, new_secret=self._new_secret, wait_seconds=self._wait_seconds)
             self._file = file
             self._index = Index()
+            self._unchanged.read(None)
             if file.set_aside is not None:
                 self._damage.append((file.set_aside, file.damage))
             if self._secret is None:
@@ -222,6 +224,18 @@ class SqliteStore:
             with suppress(sqlite3.Error):  # nothing is lost by it: what was committed is in the log
                 self._file.connection.close()
             self._file = None
+
+    def _longest_on(
+        self, connection: sqlite3.Connection, shelves: Sequence[Shelf], digests: Sequence[bytes]
+    ) -> dict[Shelf, tuple[int, bytes]]:
+        mark = self._unchanged.look()
+        found = {}
+        for shelf in shelves:
+            entry = self._longest(connection, shelf, digests)
+            if entry is not None:
+                found[shelf] = entry
+        self._unchanged.read(mark)
+        return found
 
     def _longest(
         self, connection: sqlite3.Connection, shelf: Shelf, digests: Sequence[bytes]

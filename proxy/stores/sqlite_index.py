@@ -17,7 +17,7 @@ MOST_INDEXED = 200_000
 
 
 class Index:
-    """The digests of one open file. For the thread that holds its connection."""
+    """The digests of one open file. For the thread that holds its connection, but for `may_hold`."""
 
     def __init__(self, *, most: int = MOST_INDEXED) -> None:
         self._most = most
@@ -25,6 +25,13 @@ class Index:
         self._count = 0
         self._last_row = 0
         self._seen: tuple[int, int] | None = None
+
+    def may_hold(self, shelves: Sequence[Shelf], digests: Sequence[bytes]) -> bool:
+        """Whether any of *shelves* may hold any of *digests*, by what was read last; from any thread."""
+        if self._seen is None or self._count > self._most:
+            return True
+        sets = (self._shelves.get(shelf.value) for shelf in shelves)
+        return any(held is not None and not held.isdisjoint(digests) for held in sets)
 
     def among(self, connection: sqlite3.Connection, shelf: Shelf, digests: Sequence[bytes]) -> list[int]:
         """Indices of those of *digests* that *shelf* may hold; all of them where the file is too large."""
