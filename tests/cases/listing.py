@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cases.not_ours import NOT_OURS
+from tests.cases.not_ours import NEAREST, NOT_OURS
 
 FOLDER = Path(__file__).parent
 CHECKOUT = FOLDER.parents[1]
@@ -53,7 +53,7 @@ def held(nodes: Iterable[str]) -> list[Held]:
 def collected() -> list[str]:
     """The node ids of the tests in this folder."""
     seen = _Seen()
-    pytest.main(["--collect-only", "-q", "-p", "no:cacheprovider", "-p", "no:terminal", str(FOLDER)], [seen])
+    pytest.main(["--collect-only", "-p", "no:cacheprovider", "-p", "no:terminal", str(FOLDER)], [seen])
     return seen.nodes
 
 
@@ -69,7 +69,8 @@ def page(found: Iterable[Held]) -> str:
             if case in NOT_OURS:
                 lines.append(f"| {case} | | | does not apply: {NOT_OURS[case]} |")
             for one in by_case.get(case, ()):
-                lines.append(f"| {case} | {one.rule} | `{one.test}` | tested |")
+                status = f"tested; {NEAREST[case]}" if case in NEAREST else "tested"
+                lines.append(f"| {case} | {one.rule} | `{one.test}` | {status} |")
         lines.append("")
     return "\n".join(lines)
 
@@ -84,16 +85,20 @@ class _Seen:
 
 def _cases_of(node: str) -> Iterator[Held]:
     path, _, name = node.partition("::")
-    test = f"{Path(path).name}::{name.partition('[')[0]}"
+    function = name.partition("[")[0]
+    test = f"{Path(path).name}::{function}"
     named = _IN_NAME.match(name)
     if named:
         for case in named[1].upper().split("_")[:-1]:
-            yield Held(case, _sentence(named[2].replace("_", " ")), test)
+            yield Held(case, _sentence(named[2]), test)
     for case, rule in _IN_ROW.findall(name):
-        yield Held(case, _sentence(rule), test)
+        yield Held(
+            case, f"{_sentence((named[2] if named else function).removeprefix('test_'))}: {rule}", test
+        )
 
 
-def _sentence(words: str) -> str:
+def _sentence(name: str) -> str:
+    words = name.replace("_", " ")
     return words[:1].upper() + words[1:]
 
 
