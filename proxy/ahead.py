@@ -19,6 +19,7 @@ from proxy.asked import Prepared, Trigger
 from proxy.board import Board
 from proxy.compaction import Compaction, Made
 from proxy.config import ContextConfig
+from proxy.core.mask import mask
 from proxy.core.plan import before_prefill, turns_since
 from proxy.core.rewrite import Rewrite
 from proxy.errors import NotUnderstood
@@ -266,6 +267,8 @@ class Ahead:
             policy=replace(policy, keep_turns=max(1, policy.keep_turns - 1)),
         )
         model = look.conversation.model
+        if await asyncio.to_thread(self._will_be_masked, sooner, look):
+            return None
         try:
             rewrite = await self._compaction.ahead(sooner, past, look)
         except asyncio.CancelledError:
@@ -280,6 +283,16 @@ class Ahead:
             conversation=terms.conversation_id, model=model, seen=rewrite.seen, made_at=self._now()
         )
         return rewrite
+
+    def _will_be_masked(self, terms: Terms, look: Look) -> bool:
+        """Whether a compaction will need no notes."""
+        if self._config.strategy != "mask-first":
+            return False
+        sizes = look.measured.sizes
+        masked = mask(
+            look.conversation, look.rewrite, sizes, terms.budget, policy=terms.policy, count=terms.count
+        )
+        return masked is not None
 
     @asynccontextmanager
     async def _gate(self, attempt: _Attempt, terms: Terms) -> AsyncIterator[None]:

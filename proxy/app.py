@@ -43,7 +43,7 @@ from proxy.events import emit
 from proxy.exchange import UNREAD, Exchange, Services, said_of
 from proxy.metrics import Metrics
 from proxy.origins import Origins
-from proxy.paths import climbs, endpoint, is_count, normal_path
+from proxy.paths import climbs, endpoint, is_count, normal_path, takes_slot
 from proxy.relay import relay
 from proxy.renamed import Renamed
 from proxy.sizing import Sizing
@@ -180,6 +180,8 @@ class Proxy:
                 raise BadPath("the path has a segment `..`; ask for what it leads to")
             most = self.config.server.max_body_bytes
             counted = client.method == "POST" and is_count(path)
+            if client.method == "POST" and takes_slot(path) and not compacted:
+                self.turnstile.make_way()
             if not compacted and not counted:
                 named = url.encode("utf-8", "surrogatepass")
                 url = self.services.renamed.restored(client.credentials, named).decode(
@@ -191,6 +193,7 @@ class Proxy:
             raw = await client.short_body(self.config.limits.understood_bytes, most, self.room)
             if raw is None:
                 self.metrics.untouched.labels(dialect.name, Untouched.TOO_LARGE.value).inc()
+                self.turnstile.make_way()
                 await relay(self.upstream, client, url, most, self.places, told=said_of(UNREAD))
                 return
             if counted:

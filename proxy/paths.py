@@ -28,6 +28,13 @@ _API_SEGMENTS = frozenset(
         "responses", "threads", "uploads", "vector_stores", "videos",
     )
 )  # fmt: skip
+# Last path segments of requests that wait for a slot of llama.cpp, or for the model elsewhere.
+_AT_WORK = frozenset(
+    (
+        "completion", "completions", "embedding", "embeddings", "infill", "messages", "rerank", "reranking",
+        "responses",
+    )
+)  # fmt: skip
 _SLASHES = re.compile(r"/{2,}")
 # A segment ends at what servers take for a slash, and at what some cut off before they look.
 _CLIMBS = re.compile(r"(?i)(?:/|\\|%2f|%5c)(?:\.|%2e){2}(?=/|\\|;|%2f|%5c|%3b|%00|$)")
@@ -106,6 +113,11 @@ def climbs(raw: str) -> bool:
     the beginning of a path.
     """
     return _CLIMBS.search(raw) is not None
+
+
+def takes_slot(path: str) -> bool:
+    """Whether a POST to *path* has a model at work, on the servers that are known."""
+    return path.rstrip("/").rpartition("/")[2] in _AT_WORK
 
 
 def is_count(path: str) -> bool:

@@ -109,6 +109,10 @@ class Turnstile:
         finally:
             self._behind.remove(behind)
 
+    def make_way(self) -> None:
+        """Somebody comes who does not pass here, and takes a slot all the same."""
+        self._call_aside(all_of_them=False)
+
     def _has_place(self, places: int) -> bool:
         waiting = self._waiting_alone + self._waiting_beside
         return not self._alone and not waiting and self._inside < places

@@ -18,7 +18,7 @@ from tests.support.answers import Answer
 from tests.support.discovery import Server
 from tests.support.gate import Gate
 from tests.support.proxied import extends, wire
-from tests.support.raw_client import RawRequest
+from tests.support.raw_client import RawRequest, ask
 from tests.support.watched import CHAT
 
 
@@ -67,6 +67,17 @@ async def test_no_notes_are_made(changes: dict[str, Any], answer: Answer | None)
             await at.ask()
         await at.idle()
         assert at.share <= 0.6
+        assert at.upstream.notes == []
+
+
+async def test_no_notes_are_made_where_masking_will_do_without_them() -> None:
+    async with working(strategy="mask-first", compact_keep_turns=1, turns=0) as at:
+        at.session.result_words = 200
+        while at.last.outcome != "masked":
+            at.session.step()
+            await at.ask()
+            await at.idle()
+            assert at.session.turns < 20
         assert at.upstream.notes == []
 
 
@@ -359,6 +370,28 @@ async def test_notes_that_a_request_waits_for_are_not_aborted_by_another_convers
         assert (await other).status == 200
         assert not at.upstream.notes[0].is_cancelled
         assert at.upstream.most_in_flight == 1
+
+
+@pytest.mark.parametrize(
+    ("path", "is_aborted"),
+    [
+        ("/v1/embeddings", True),
+        ("/v1/completions", True),
+        ("/infill", True),
+        ("/tokenize", False),
+        ("/v1/messages/count_tokens", False),
+    ],
+)
+async def test_what_only_passes_through_has_them_aborted_where_it_takes_a_slot(
+    path: str, is_aborted: bool
+) -> None:
+    async with working() as at:
+        gate = hold_notes(at)
+        await at.until_noting()
+        await ask(at.proxy.url, path, body={"input": "x", "messages": []})
+        gate.open()
+        await at.idle()
+        assert at.fate("aborted") == is_aborted
 
 
 async def test_where_their_only_waiter_leaves_they_step_aside_for_who_came_meanwhile() -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from proxy.errors import ConfigError
-from proxy.paths import Target, endpoint, normal_path
+from proxy.paths import Target, endpoint, normal_path, takes_slot
 
 ROOT = "http://h:1"
 
@@ -78,3 +78,21 @@ def test_normal_path(raw: str, path: str) -> None:
 )
 def test_which_endpoints_are_compacted(path: str, name: str) -> None:
     assert endpoint(path) == name
+
+
+@pytest.mark.parametrize(
+    ("path", "is_at_work"),
+    [
+        ("/v1/completions", True),
+        ("/completion", True),
+        ("/v1/embeddings/", True),
+        ("/v1/chat/completions", True),
+        ("/infill", True),
+        ("/tokenize", False),
+        ("/v1/chat/completions/input_tokens", False),
+        ("/v1/models", False),
+        ("/", False),
+    ],
+)
+def test_which_requests_have_a_model_at_work(path: str, is_at_work: bool) -> None:
+    assert takes_slot(path) is is_at_work

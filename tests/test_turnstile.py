@@ -201,6 +201,15 @@ async def test_with_more_slots_it_steps_aside_only_for_the_one_too_many() -> Non
         await walker.task
 
 
+async def test_it_makes_way_for_one_who_does_not_pass() -> None:
+    turnstile = Turnstile()
+    background = Background(turnstile)
+    await background.inside.wait()
+    turnstile.make_way()
+    with pytest.raises(asyncio.CancelledError):
+        await background.task
+
+
 async def test_it_does_not_pass_before_those_who_wait() -> None:
     turnstile = Turnstile()
     first, second = Walker(turnstile, alone=True), Walker(turnstile, alone=True)
