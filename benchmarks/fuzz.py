@@ -29,6 +29,8 @@ _BATCH = 50
 _STORE_BYTES = 8 * 1024 * 1024
 # Of one batch; a large body and what is made of it take far less.
 _JUMP_BYTES = 100 * 1024 * 1024
+# Of one batch too: what takes so long holds up everybody else.
+_LONGEST_CPU_SECONDS = 8.0
 
 
 class Run:
@@ -88,7 +90,7 @@ async def _work(made: Run, window: int, queue: "asyncio.Queue[Case | None]", sta
         "store.max_bytes": _STORE_BYTES,
     }
     proxy = await stack.enter_async_context(proxy_process(echo.upstream.url, settings))
-    is_more = True
+    is_more, spent = True, proxy.held().cpu_seconds
     while is_more:
         batch: list[Case] = []
         while len(batch) < _BATCH and is_more:
@@ -102,16 +104,24 @@ async def _work(made: Run, window: int, queue: "asyncio.Queue[Case | None]", sta
             if why.startswith("fault"):
                 print("".join(proxy.said[-3:])[:3000], flush=True)
         made.played += len(batch)
-        _look(made, window, proxy, batch)
+        spent = _look(made, window, proxy, batch, spent)
 
 
-def _look(made: Run, window: int, proxy: ProxyProcess, batch: list[Case]) -> None:
-    size = proxy.held().memory_bytes
-    before = made.memory[window][-1] if made.memory[window] else size
-    made.memory[window].append(size)
-    if size - before > _JUMP_BYTES:
-        largest = max(batch, key=lambda case: len(case.body))
-        made.found(largest, f"memory: a jump by {(size - before) >> 20} MiB within {len(batch)} bodies")
+def _look(made: Run, window: int, proxy: ProxyProcess, batch: list[Case], spent: float) -> float:
+    """Whether the process took too much for *batch*; the seconds of its time that are spent now."""
+    held = proxy.held()
+    before = made.memory[window][-1] if made.memory[window] else held.memory_bytes
+    made.memory[window].append(held.memory_bytes)
+    if not batch:
+        return held.cpu_seconds
+    largest = max(batch, key=lambda case: len(case.body) + sum(map(len, case.stream)))
+    if held.memory_bytes - before > _JUMP_BYTES:
+        jump = (held.memory_bytes - before) >> 20
+        made.found(largest, f"memory: a jump by {jump} MiB within {len(batch)} bodies")
+    if held.cpu_seconds - spent > _LONGEST_CPU_SECONDS:
+        took = held.cpu_seconds - spent
+        made.found(largest, f"time: {took:.1f} s of the processor for {len(batch)} bodies")
+    return held.cpu_seconds
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -118,7 +118,9 @@ def _joined(dice: Dice, events: list[str]) -> bytes:
 
 
 def cut(dice: Dice, raw: bytes) -> tuple[bytes, ...]:
-    """*raw* in pieces: as a whole, by events, or anywhere."""
+    """*raw* in pieces: as a whole, byte by byte, in many small ones, or anywhere."""
+    if dice.random() < 0.03:
+        return tuple(raw[at : at + 512] for at in range(0, len(raw), 512))
     kind = dice.randrange(4)
     if kind == 0 or not raw:
         return (raw,) if raw else ()

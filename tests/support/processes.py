@@ -23,11 +23,13 @@ class Held:
 
     Attributes:
         memory_bytes: That is really in memory.
+        cpu_seconds: Spent since its start.
         handles: Open files, sockets and pipes.
         sockets: Of those the sockets.
     """
 
     memory_bytes: int
+    cpu_seconds: float
     handles: int
     sockets: int
 
@@ -51,13 +53,16 @@ class ProxyProcess:
         """What it holds now; for Linux."""
         proc = Path(f"/proc/{self.process.pid}")
         resident = int((proc / "statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+        # What stands in brackets before these fields may hold anything.
+        times = (proc / "stat").read_text().rpartition(")")[2].split()[11:13]
+        cpu_seconds = sum(map(int, times)) / os.sysconf("SC_CLK_TCK")
         targets = []
         for handle in (proc / "fd").iterdir():
             # One may be closed while the others are read.
             with contextlib.suppress(FileNotFoundError):
                 targets.append(os.readlink(handle))
         sockets = sum(target.startswith("socket:") for target in targets)
-        return Held(memory_bytes=resident, handles=len(targets), sockets=sockets)
+        return Held(memory_bytes=resident, cpu_seconds=cpu_seconds, handles=len(targets), sockets=sockets)
 
     async def tasks(self) -> int:
         """How many tasks its event loop has now; only `tests.support.telling_proxy` can tell."""
