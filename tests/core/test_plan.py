@@ -1,13 +1,14 @@
 """What is replaced and what is kept."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proxy.core.budget import Budget
-from proxy.core.messages import Conversation, Message, Role, Turn
+from proxy.core.messages import Call, Conversation, Cut, Message, Role, Turn
 from proxy.core.plan import (
     Compact,
     Decision,
@@ -15,8 +16,11 @@ from proxy.core.plan import (
     Policy,
     Sizes,
     Why,
+    before_prefill,
+    cuts_within,
     has_rested,
     last_turn_start,
+    next_turn_end,
     plan,
     prefix,
     step,
@@ -222,3 +226,144 @@ def test_a_prefix_keeps_what_stands_around_the_messages() -> None:
     assert (len(part.messages), part.turns, part.brief_end) == (5, whole.turns[:2], 1)
     assert (part.model, part.tool_names, part.output_limit) == ("m", ("bash",), 7)
     assert (part.stream, part.fixed_texts) == (True, ("[]",))
+
+
+# To the token: limit 1000, notes 50 at most, the block keeps 20
+
+
+def decide_by(turns: Sequence[tuple[int, int]], rewrite: Rewrite | None = None, **changed: int) -> Decision:
+    """As `decide`, with a size for each of a turn's two messages."""
+    whole = tuple(size for turn in turns for size in turn)
+    replaced = rewrite.replaced if rewrite else 0
+    shown = tuple(0 if i < replaced else size for i, size in enumerate(whole))
+    now = Sizes(fixed=changed.get("fixed", 100), block=40 if rewrite else 0, shown=shown, whole=whole)
+    return plan(talk(len(turns)), rewrite, now, BUDGET, policy=POLICY, kept=lambda _: 20)
+
+
+@pytest.mark.parametrize(
+    ("turns", "rewrite", "tail_turns"),
+    [
+        pytest.param([220, 400], None, 1, id="just the least gain"),
+        pytest.param([219, 400], None, 0, id="one less"),
+        pytest.param([104, 800], None, 1, id="just the least when pressing; notes take a third"),
+        pytest.param([103, 800], None, 0, id="one less when pressing"),
+        pytest.param([30, 80, 800], Rewrite(seen=2, replaced=2), 1, id="a fold: notes of the most"),
+        pytest.param([30, 79, 800], Rewrite(seen=2, replaced=2), 0, id="one less for a fold"),
+        pytest.param([30, 40, 820], Rewrite(seen=2, replaced=2), 0, id="the old block counts as notes to be"),
+    ],
+)
+def test_the_least_gain(turns: list[int], rewrite: Rewrite | None, tail_turns: int) -> None:
+    decision = decide(turns, rewrite, block=40 if rewrite else 0)
+    assert decision == (
+        Compact(replaced=2 * len(turns) - 2, tail_turns=1) if tail_turns else Leave(Why.NO_GAIN)
+    )
+
+
+@pytest.mark.parametrize(
+    ("fixed", "tail", "tail_turns"),
+    [
+        pytest.param(0, [90, 90], 2, id="just what compact_to leaves"),
+        pytest.param(0, [90, 91], 1, id="one more than that"),
+        pytest.param(100, [50, 50], 2, id="just a tenth, where compact_to leaves less"),
+        pytest.param(100, [50, 51], 1, id="one more than a tenth"),
+    ],
+)
+def test_the_room_of_the_tail(fixed: int, tail: list[int], tail_turns: int) -> None:
+    decision = decide([300, 300, *tail], fixed=fixed)
+    assert decision == Compact(replaced=2 * (4 - tail_turns), tail_turns=tail_turns)
+
+
+def test_every_message_counts_from_the_first_that_is_not_replaced_yet() -> None:
+    assert decide_by([(220, 0), (0, 400)]) == Compact(replaced=2, tail_turns=1)
+    assert decide_by([(219, 0), (0, 400)]) == Leave(Why.NO_GAIN)
+    assert decide_by([(104, 0), (0, 800)]) == Compact(replaced=2, tail_turns=1)
+    assert decide_by([(103, 0), (0, 800)]) == Leave(Why.NO_GAIN)
+
+
+def test_what_is_replaced_already_is_not_replaced_again_however_large_its_block() -> None:
+    rewrite = Rewrite(seen=2, replaced=8)
+    assert decide([10, 10, 10, 10, 300], rewrite, block=500) == Leave(Why.NO_GAIN)
+
+
+def test_no_gain_below_the_least_of_all_is_worth_a_rewrite() -> None:
+    eager = Policy(notes_max=50, min_gain=0.0)
+    for turn, replaced in ((104, True), (103, False)):
+        now = sizes([turn, 500])
+        decision = plan(talk(2), None, now, BUDGET, policy=eager, kept=lambda _: 20)
+        assert isinstance(decision, Compact) is replaced
+
+
+def test_the_policy_says_how_many_turns_stay() -> None:
+    now = sizes([20] * 30)
+    for keep in (1, 2, 3, 4):
+        policy = Policy(notes_max=50, keep_turns=keep)
+        decision = plan(talk(30), None, now, BUDGET, policy=policy, kept=lambda _: 20)
+        assert decision == Compact(replaced=60 - 2 * keep, tail_turns=keep)
+
+
+@pytest.mark.parametrize(
+    ("turns", "room", "rewrite", "upto"),
+    [
+        pytest.param([200, 200], 700, None, 4, id="two turns are enough"),
+        pytest.param([104, 900], 700, None, 4, id="just the least gain"),
+        pytest.param([103, 900], 700, None, None, id="one less"),
+        pytest.param([9, 74, 900], 700, Rewrite(seen=2, replaced=2), 6, id="the old block goes too"),
+        pytest.param([9, 73, 900], 700, Rewrite(seen=2, replaced=2), None, id="one less with a block"),
+        pytest.param([200] * 6, 699, None, 4, id="one token short of a third turn"),
+        pytest.param([200] * 6, 730, Rewrite(seen=6, replaced=4), 10, id="the old block takes room"),
+        pytest.param([200] * 6, 729, Rewrite(seen=6, replaced=4), 8, id="one token short with a block"),
+    ],
+)
+def test_a_step_to_the_token(turns: list[int], room: int, rewrite: Rewrite | None, upto: int | None) -> None:
+    assert run_step(turns, room, rewrite) == upto
+
+
+def test_where_the_last_turn_of_a_range_begins() -> None:
+    assert [last_turn_start(talk(3), upto) for upto in range(7)] == [0, 0, 0, 2, 2, 4, 4]
+    assert last_turn_start(talk(0), 0) == 0
+
+
+def test_where_the_next_turn_ends() -> None:
+    assert [next_turn_end(talk(3), at) for at in range(8)] == [2, 2, 4, 4, 6, 6, 6, 7]
+
+
+@pytest.mark.parametrize(
+    ("last", "is_prefill"),
+    [
+        pytest.param(Message(role=Role.ASSISTANT), True, id="an assistant's, after results"),
+        pytest.param(Message(role=Role.ASSISTANT, calls=(Call("a", "read", "{}"),)), False, id="with a call"),
+        pytest.param(Message(role=Role.USER), False, id="a user's"),
+    ],
+)
+def test_what_stands_before_a_prefill(last: Message, is_prefill: bool) -> None:
+    messages = (*talk(2).messages, last)
+    turns = (Turn(start=1, end=3), Turn(start=3, end=6))
+    conversation = Conversation(messages=messages, brief_end=1, turns=turns)
+    assert before_prefill(conversation) == (4 if is_prefill else 5)
+
+
+def test_a_lone_assistant_message_begins_a_turn_and_is_no_prefill() -> None:
+    messages = (Message(role=Role.USER), Message(role=Role.ASSISTANT))
+    assert before_prefill(Conversation(messages=messages, brief_end=1, turns=(Turn(start=1, end=2),))) == 1
+    assert before_prefill(Conversation(messages=messages[1:], brief_end=1, turns=())) == 0
+
+
+def test_cuts_beyond_a_range_are_not_shown_in_it() -> None:
+    cuts = (Cut(at=2, text=0, put="a"), Cut(at=3, text=1, put="b"))
+    rewrite = Rewrite(seen=6, replaced=1, block="b", cuts=cuts)
+    assert cuts_within(None, 3) is None
+    assert cuts_within(rewrite, 4) is rewrite
+    assert cuts_within(rewrite, 3) == replace(rewrite, cuts=cuts[:1])
+    assert cuts_within(rewrite, 2) == replace(rewrite, cuts=())
+
+
+def test_a_prefix_is_the_conversation_as_it_was() -> None:
+    whole = replace(
+        talk(3), model="m", tool_names=("read",), output_limit=7, stream=True, fixed_texts=("tools",)
+    )
+    part = prefix(whole, 3)
+    assert part == replace(
+        whole, messages=whole.messages[:4], turns=(Turn(start=1, end=3), Turn(start=3, end=4))
+    )
+    assert prefix(whole, 2).turns == (Turn(start=1, end=3),)
+    assert prefix(whole, 6) == whole
