@@ -10,6 +10,7 @@ newest first, and holds numbers only; the block that stands for old turns is kep
 from collections import OrderedDict, deque
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 from proxy.board_rows import Change, Request, Story, Summary, Totals, What
 from proxy.core.budget import Budget
@@ -22,6 +23,7 @@ MOST_STEPS = 500
 _MOST_NAME_CHARS = 100
 # Rooms of a block are shares of the budget, so this cuts only what no window holds.
 _MOST_BLOCK_CHARS = 200_000
+_NOTHING = Totals()
 
 
 @dataclass(slots=True)
@@ -79,7 +81,6 @@ class Board:
         """A request is about to go upstream; *block* is what stands for its old turns."""
         row = self._row(conversation, model)
         number = row.summary.totals.requests + 1
-        self._count(row, Totals(requests=1))
         row.requests.append(
             Request(
                 number=number, at=self._now(), turn=turns, tokens=tokens, budget=budget.limit, outcome=outcome
@@ -88,17 +89,15 @@ class Board:
         row.block = _clean(block, _MOST_BLOCK_CHARS, lines=True) if self.show_content else ""
         self._heard(
             row,
-            replace(
-                row.summary,
-                model=_clean(model),
-                turns=turns,
-                tokens=tokens,
-                budget=budget.limit,
-                window=budget.window,
-                compact_at=budget.compact_at,
-                compact_to=budget.compact_to,
-                last_outcome=outcome,
-            ),
+            Totals(requests=1),
+            model=_clean(model),
+            turns=turns,
+            tokens=tokens,
+            budget=budget.limit,
+            window=budget.window,
+            compact_at=budget.compact_at,
+            compact_to=budget.compact_to,
+            last_outcome=outcome,
         )
 
     def answered(self, conversation: str, tokens: int, usage: Usage) -> None:
@@ -111,9 +110,11 @@ class Board:
             if request.tokens == tokens and not request.is_answered:
                 row.requests[i] = replace(request, tokens=usage.prompt, cached=usage.cached, is_answered=True)
                 break
-        self._count(row, Totals(prompt_tokens=usage.prompt, cached_tokens=usage.cached or 0))
-        is_newest = row.summary.tokens == tokens
-        self._heard(row, replace(row.summary, tokens=usage.prompt) if is_newest else row.summary)
+        self._heard(
+            row,
+            Totals(prompt_tokens=usage.prompt, cached_tokens=usage.cached or 0),
+            tokens=usage.prompt if row.summary.tokens == tokens else row.summary.tokens,
+        )
 
     def compacted(
         self,
@@ -164,7 +165,7 @@ class Board:
         """A request begins, or ends, to wait for notes."""
         row = self._row(conversation, model)
         row.noting = max(0, row.noting + (1 if begins else -1))
-        self._heard(row, replace(row.summary, is_noting=row.noting > 0))
+        self._heard(row, is_noting=row.noting > 0)
 
     def summaries(self, since: int = -1) -> tuple[Summary, ...]:
         """What changed after the revision *since*, newest first; everything without it."""
@@ -217,7 +218,7 @@ class Board:
             why=why,
         )
         row.changes.append(change)
-        self._count(
+        self._heard(
             row,
             Totals(
                 compactions=what is What.COMPACTED,
@@ -225,15 +226,15 @@ class Board:
                 trims=what is What.TRIMMED,
                 failures=what is What.FAILED,
             ),
+            last=change,
         )
-        self._heard(row, replace(row.summary, last=change))
 
-    def _count(self, row: _Row, more: Totals) -> None:
-        row.summary = replace(row.summary, totals=_sum(row.summary.totals, more))
-        self.totals = _sum(self.totals, more)
-
-    def _heard(self, row: _Row, summary: Summary) -> None:
-        row.summary = replace(summary, last_at=self._now())
+    def _heard(self, row: _Row, more: Totals = _NOTHING, **changed: Any) -> None:
+        """*more* was counted, and members of the summary have *changed*."""
+        if more is not _NOTHING:
+            changed["totals"] = _sum(row.summary.totals, more)
+            self.totals = _sum(self.totals, more)
+        summary = row.summary = replace(row.summary, last_at=self._now(), **changed)
         self.revision += 1
         row.revision = self.revision
         if summary.id in self._rows:
@@ -255,5 +256,7 @@ def _sum(a: Totals, b: Totals) -> Totals:
 
 def _clean(text: str, most: int = _MOST_NAME_CHARS, *, lines: bool = False) -> str:
     """*text* with what is no character, and what moves a terminal's cursor, made visible; bounded."""
+    if text.isprintable():
+        return text[:most]
     kept = "\n\t" if lines else ""
     return "".join(c if c.isprintable() or c in kept else "\ufffd" for c in text[:most])

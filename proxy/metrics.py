@@ -251,7 +251,9 @@ class Metrics:
     def model(self, name: str) -> str:
         """A label value for a model's name; beyond the first 50 names all are `other`."""
         # Clients choose it: half a surrogate pair would break every scrape from then on.
-        name = "".join(c if c.isprintable() else "?" for c in name[:_LONGEST_NAME]) or NO_MODEL
+        name = name[:_LONGEST_NAME] or NO_MODEL
+        if not name.isprintable():
+            name = "".join(c if c.isprintable() else "?" for c in name)
         if name not in self._models and len(self._models) >= MOST_MODELS:
             name = OTHER_MODEL
         if name not in self._models:

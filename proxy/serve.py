@@ -4,6 +4,7 @@ Listen, and tell a person what was found and what to do next.
 
 import asyncio
 import contextlib
+import gc
 import os
 import signal
 import socket
@@ -61,9 +62,22 @@ def run(config: Config, read_again: Callable[[], Config]) -> int:
     with contextlib.closing(listen(config)) as listening:
         served = server_config(app, host=config.server.host, port=config.server.port)
         server = Server(served, app.state.proxy, _say)
+        _spare_the_collector()
         with asyncio.Runner(loop_factory=_new_loop) as runner:
             runner.run(_serve(server, app.state.proxy, listening, read_again))
     return 0
+
+
+def _spare_the_collector() -> None:
+    """
+    Have the garbage collector look at less, and less often.
+
+    What was imported stays for good, and a history of some hundred messages is no sign of garbage:
+    at Python's own settings each one sets it off several times.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 20)
 
 
 def _new_loop() -> asyncio.AbstractEventLoop:

@@ -11,6 +11,7 @@ import hmac
 import json
 from base64 import urlsafe_b64decode
 from collections.abc import Sequence
+from functools import lru_cache
 
 from proxy.core.messages import Conversation, Message, Role
 
@@ -30,12 +31,23 @@ def scope(secret: bytes, dialect: str, credentials: Sequence[str]) -> bytes:
     Of a token that is a JWT only issuer and subject count: it is refreshed in mid-run.
     The credential itself cannot be found from the result without *secret*.
     """
-    said = b"\0".join((_VERSION, dialect.encode(), caller(credentials)))
-    return hmac.new(secret, said, hashlib.sha256).digest()[:SIZE_BYTES]
+    return _scope(secret, dialect, tuple(credentials))
 
 
 def caller(credentials: Sequence[str]) -> bytes:
     """Tells one caller from another; not to be stored, since it may be the credentials themselves."""
+    return _caller(tuple(credentials))
+
+
+# The same few callers come with every request.
+@lru_cache(maxsize=256)
+def _scope(secret: bytes, dialect: str, credentials: tuple[str, ...]) -> bytes:
+    said = b"\0".join((_VERSION, dialect.encode(), _caller(credentials)))
+    return hmac.new(secret, said, hashlib.sha256).digest()[:SIZE_BYTES]
+
+
+@lru_cache(maxsize=256)
+def _caller(credentials: tuple[str, ...]) -> bytes:
     return "\n".join(_identity(c) for c in credentials).encode("utf-8", "surrogatepass")
 
 
