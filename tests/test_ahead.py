@@ -190,6 +190,37 @@ async def test_after_a_compaction_they_rest_like_any_other() -> None:
         assert [c for c in compacted_at for n in noted_at if 0 <= n - c < 3] == []
 
 
+@pytest.mark.parametrize("prewarm", [True, False], ids=["prewarmed", "not prewarmed"])
+async def test_two_sessions_of_several_windows_in_turn(prewarm: bool) -> None:
+    # Each has a slot; a strict template refuses neighbouring users, orphans and late system messages.
+    async with working(slots=2, prewarm=prewarm, turns=0) as at:
+        sessions = [at.session, AgentSession(name="bob", task="Port the other shop. Touch nothing else.")]
+        last: dict[str, bytes] = {}
+        for _ in range(45):
+            for session in sessions:
+                got = await at.ask(session)
+                await at.idle()
+                sent = at.asked[-1]
+                assert at.upstream.count(sent.chat) <= 3072
+                assert sent.messages[:1] == session.messages[:1]
+                assert sent.messages[1]["content"].startswith(session.task)
+                assert sent.messages[-2:] == session.messages[-2:]
+                if got.outcome != "compacted" and session.name in last:
+                    assert extends(wire(sent.json), last[session.name])
+                last[session.name] = wire(sent.json)
+                session.step()
+        events = at.proxy.events("context.compacted")
+        assert len(events) >= 6
+        # A turn may lead from below 0.5 to above 0.6, but few do.
+        assert [event["trigger"] for event in events].count("ahead") >= 0.8 * len(events)
+        assert at.proxy.counted("context_faults_total") == 0
+        assert at.proxy.counted("context_trimmed_total") == 0
+        assert {request.status for request in at.upstream.chats} == {200}
+        own = [marks(body) for body in last.values()]
+        assert {mark.split("-")[1] for mark in own[0]} == {"alice"}
+        assert {mark.split("-")[1] for mark in own[1]} == {"bob"}
+
+
 # A request that comes too early
 
 

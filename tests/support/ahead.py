@@ -4,6 +4,7 @@ Play an agent that runs its tools between two requests, before a proxy that work
 The model calls a tool in every answer. What it writes for notes, and when, the test decides.
 """
 
+import asyncio
 import contextlib
 import json
 from collections.abc import AsyncIterator, Callable
@@ -13,6 +14,7 @@ from typing import Any
 from tests.support.agent_sessions import AgentSession, naming_marks, remembering_upstream
 from tests.support.answers import Answer
 from tests.support.discovery import Server
+from tests.support.prompts import STRICT
 from tests.support.recorded import Recorded
 from tests.support.scripted import ScriptedUpstream
 from tests.support.watched import Got, Watched, watched
@@ -22,6 +24,7 @@ WINDOW = 4096
 CALL = Answer(text="I look at the next part. " * 5, calls=(("read_file", {"path": "src/a.py"}),))
 AHEAD: dict[str, Any] = {"mode": "ahead", "prewarm": False}
 _MOST_TURNS = 40
+_LONGEST_SECONDS = 60.0
 
 
 def limit_of(request: Recorded) -> Any:
@@ -130,10 +133,15 @@ async def working(
 
     It has had so many *turns* already: by default nearly as many as it takes for notes.
     """
-    upstream = remembering_upstream(window=window, slots=slots, server=server)
+    upstream = remembering_upstream(window=window, slots=slots, server=server, strict=STRICT)
     members = AHEAD | context
     store = {"store": members.pop("store")} if "store" in members else {}
-    async with upstream.running(), watched(upstream.url, **store, **members) as proxy:
+    # What nobody ends would hang, not fail.
+    async with (
+        asyncio.timeout(_LONGEST_SECONDS),
+        upstream.running(),
+        watched(upstream.url, **store, **members) as proxy,
+    ):
         made = Working(proxy=proxy, upstream=upstream, session=AgentSession(name="alice").step(turns))
         upstream.script = made.script
         yield made
