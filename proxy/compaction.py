@@ -94,8 +94,13 @@ class Compaction:
         key = (terms.digests[-1], terms.budget.limit, terms.trigger)
         named = terms.conversation_id, look.conversation.model
         self._board.noting(*named, begins=True)
+        # Nothing can be sent meanwhile to a client that does not stream: its own patience must last.
+        most = None if conversation.stream else self._config.notes_wait_seconds
         try:
-            return await self._making.run(key, lambda: self._make(terms, past, look))
+            async with asyncio.timeout(most):
+                return await self._making.run(key, lambda: self._make(terms, past, look))
+        except TimeoutError:
+            return Made(rewrite=look.rewrite, failed=True)
         finally:
             self._board.noting(*named, begins=False)
 

@@ -135,6 +135,8 @@ class ContextConfig:
     trim_to: Annotated[float, Number(above=0, below=1)] = 0.75
     keepalive_seconds: Annotated[float, Number(above=0, most=A_DAY)] = 10.0
     notes_idle_timeout_seconds: Annotated[float, Number(above=0, most=A_DAY)] = 300.0
+    # Clients in JavaScript wait 300 s for the head of an answer, unless they stream.
+    notes_wait_seconds: Annotated[float, Number(above=0, most=A_DAY)] = 240.0
 
     @property
     def known_window(self) -> int | None:

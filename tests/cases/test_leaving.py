@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
+from proxy.config import ContextConfig
 from tests.cases.table import case
 from tests.support import wire_bytes as wire
 from tests.support.agent_sessions import AgentSession, remembering_upstream
@@ -122,16 +123,43 @@ async def test_s26_twenty_aborted_streams_leave_nothing_behind(caplog: pytest.Lo
 # Clients that wait, and come again
 
 
-async def test_s28_a_client_without_a_stream_waits_for_silent_notes_only_so_long() -> None:
+@pytest.mark.parametrize(
+    "context",
+    [
+        case("S28", "where the upstream is silent", {"notes_idle_timeout_seconds": 0.2}),
+        case("S28", "where its own patience is shorter than that", {"notes_wait_seconds": 0.2}),
+    ],
+)
+async def test_a_client_without_a_stream_waits_for_notes_only_so_long(context: dict[str, float]) -> None:
     """Nothing can be sent to it meanwhile, so the wait has an end of its own, below what clients allow."""
+    assert ContextConfig().notes_wait_seconds < 300
     upstream = remembering_upstream(window=4096)
     upstream.script = lambda r: Answer(text="never", before=Gate()) if upstream.is_notes(r) else None
     body = AgentSession(name="alice").step(16).body()
-    async with upstream.running(), watched(upstream.url, notes_idle_timeout_seconds=0.2) as proxy:
+    async with upstream.running(), watched(upstream.url, **context) as proxy:
         got = await proxy.send(body)
+        await upstream.until(lambda u: u.notes[0].is_done)
+        assert proxy.names() == ["context.compaction_failed"]
     assert (got.status, got.outcome) == (200, "failed")
     assert upstream.turns[0].json == body
     assert upstream.notes[0].is_cancelled
+
+
+async def test_s28_a_client_that_streams_is_told_that_we_live_and_waits_on() -> None:
+    upstream, gate = remembering_upstream(window=4096), Gate()
+    upstream.script = lambda r: Answer(text=GOOD, before=gate) if upstream.is_notes(r) else None
+    body = AgentSession(name="alice").step(16).body(stream=True)
+    settings = {"notes_wait_seconds": 0.05, "keepalive_seconds": 0.1}
+    async with (
+        upstream.running(),
+        watched(upstream.url, **settings) as proxy,
+        RawRequest(proxy.url, CHAT, body=body) as request,
+    ):
+        answer = await request.answer()
+        gate.open()
+        got = await read(answer)
+    assert got.is_whole and got.body.endswith(b"data: [DONE]\n\n")
+    assert proxy.names() == ["context.compacted"]
 
 
 async def test_s29_a_client_that_gives_up_and_asks_again_costs_one_set_of_notes() -> None:
