@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 import yaml
 
+from proxy.config import settings
+
 CHECKOUT = Path(__file__).parent.parent
 DOCKERFILE = (CHECKOUT / "Dockerfile").read_text(encoding="utf-8")
 COMPOSE = yaml.safe_load((CHECKOUT / "deploy" / "compose.yaml").read_text(encoding="utf-8"))
@@ -117,3 +119,21 @@ def test_an_audit_fails_for_what_it_found_alone(tmp_path: Path, report: Any, sta
     )
     assert (done.returncode, done.stderr) == (status, "")
     assert said in done.stdout
+
+
+# SECURITY.md
+
+
+def test_each_test_that_the_threat_model_names_is_there() -> None:
+    text = (CHECKOUT / "SECURITY.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"`(tests/[\w/]+\.py)`", text))
+    assert len(named) > 10
+    assert {name for name in named if not (CHECKOUT / name).is_file()} == set()
+
+
+def test_each_setting_that_the_threat_model_names_is_there() -> None:
+    text = (CHECKOUT / "SECURITY.md").read_text(encoding="utf-8")
+    tables = settings()
+    named = set(re.findall(r"`(server|upstream|store|status)\.(\w+)`", text)) - {("store", "unreadable")}
+    assert len(named) > 8
+    assert {(table, key) for table, key in named if key not in tables[table]} == set()
