@@ -59,12 +59,12 @@ class Opened:
 
 
 @contextlib.asynccontextmanager
-async def browser() -> AsyncIterator[Any]:
-    """A Chromium, without a window."""
+async def browser(*flags: str) -> AsyncIterator[Any]:
+    """A Chromium, without a window; *flags* are further ones of its command line."""
     from playwright.async_api import async_playwright
 
     async with async_playwright() as playwright:
-        launched = await playwright.chromium.launch(executable_path=CHROMIUM, args=list(_FLAGS))
+        launched = await playwright.chromium.launch(executable_path=CHROMIUM, args=[*_FLAGS, *flags])
         try:
             yield launched
         finally:
