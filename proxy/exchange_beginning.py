@@ -20,6 +20,8 @@ from proxy.upstream import Response
 
 # An error body that says "too long" is short; a longer one is relayed without a look.
 _MOST_ERROR_BYTES = 256 * 1024
+# Compressed behind a 200: an error is shorter than most answers.
+_MOST_CODED_BYTES = 2 * 1024
 # Of comments before the first event of a stream, and of that event: in the Responses format it
 # repeats instructions and tools.
 _MOST_PEEKED_BYTES = 1024 * 1024
@@ -108,14 +110,18 @@ async def _read_whole(response: Response, beginning: Beginning) -> None:
         beginning.held.append(chunk)
         size += len(chunk)
         # A 200 is only looked into where it begins like an error.
-        if response.status < 400 and not _may_be_error(beginning.held):
+        if response.status < 400 and not _may_be_error(response, beginning.held):
             return
         if size > _MOST_ERROR_BYTES:
             return
     beginning.overflow = read_overflow(response.status, plain(response, b"".join(beginning.held)))
 
 
-def _may_be_error(held: list[bytes]) -> bool:
+def _may_be_error(response: Response, held: list[bytes]) -> bool:
+    if response.header("content-encoding"):
+        # How it begins cannot be seen; an answer that is this short is held for no time at all.
+        length = response.header("content-length")
+        return length.isdecimal() and int(length) <= _MOST_CODED_BYTES
     start = re.sub(rb"\s", b"", b"".join(held[:64])[:64])[: len(_LIKE_AN_ERROR)]
     return _LIKE_AN_ERROR.startswith(start)
 

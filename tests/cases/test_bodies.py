@@ -113,6 +113,18 @@ async def test_a_compressed_body_that_fits_can_be_read_by_any_server(
     assert sent(upstream).header("content-encoding") is None
 
 
+@pytest.mark.parametrize(("coding", "encode"), CODINGS)
+async def test_a_compressed_question_for_the_size_can_be_read_by_any_server(
+    coding: str, encode: Encode
+) -> None:
+    path = "/v1/messages/count_tokens"
+    script = playing(lambda r: [Send(wire_bytes.response(b'{"input_tokens":9}'))])
+    async with script.running() as upstream, fronted(upstream.url) as url:
+        answer, _ = await ask(url, path, body=encode(GO), headers=[("Content-Encoding", coding)])
+    assert (answer.status, sent(upstream).body) == (200, GO)
+    assert sent(upstream).header("content-encoding") is None
+
+
 @pytest.mark.parametrize(
     ("coding", "raw", "status"),
     [

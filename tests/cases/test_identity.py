@@ -116,11 +116,12 @@ async def test_p04_a_token_that_is_refreshed_loses_nothing(wire_format: Format) 
     assert walks[-1].outcome == "reused"
 
 
-async def test_p04_two_users_never_see_each_others_notes() -> None:
+@pytest.mark.parametrize("header", ["Authorization", "X-Api-Key", "Api-Key"])
+async def test_p04_two_users_never_see_each_others_notes(header: str) -> None:
     upstream, alice = remembering_upstream(window=WINDOW), session("alice", "Port it.").step(16)
     async with upstream.running(), proxied(upstream) as proxy:
-        hers = await proxy.send(alice.body(), key=token("alice", 0))
-        his = await proxy.send(alice.body(), key=token("bob", 0))
+        hers = await proxy.send(alice.body(), headers=((header, token("alice", 0)),))
+        his = await proxy.send(alice.body(), headers=((header, token("bob", 0)),))
     assert (hers.outcome, his.outcome) == ("compacted", "compacted")
     assert len(his.notes) == 1
 

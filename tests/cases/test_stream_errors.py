@@ -1,5 +1,6 @@
 """Errors inside a stream: an overflow is put right or told as one; what else goes wrong is passed on."""
 
+import gzip
 import json
 from typing import Any
 
@@ -94,6 +95,35 @@ async def test_an_overflow_that_cannot_be_put_right_gets_a_status_that_says_so(
     told = json.loads(body)
     assert "exceeds the" in told["error"]["message"]
     assert len([r for r in upstream.requests if r.is_chat]) == 1
+
+
+@pytest.mark.parametrize("coding", ["", "gzip"], ids=["plain", "gzip"])
+@pytest.mark.parametrize("has_turns", [True, False], ids=["with old turns", "with a task alone"])
+@EACH_FORMAT
+async def test_s15_an_overflow_that_is_the_whole_answer_behind_a_200_is_none(
+    wire_format: Format, has_turns: bool, coding: str
+) -> None:
+    good = remembering_upstream(window=WINDOW, server=Server.BARE)
+    error = json.dumps({"error": NEW}).encode()
+    sent, headers = (gzip.compress(error), [("Content-Encoding", "gzip")]) if coding else (error, [])
+    played: list[Recorded] = []
+
+    def script(request: Recorded) -> list[Step] | None:
+        if (played and has_turns) or not request.is_chat or good.is_notes(request):
+            return None
+        played.append(request)
+        return [Send(wire.response(sent, headers=headers))]
+
+    session = AgentSession(name="alice").step(24 if has_turns else 0)
+    async with good.running():
+        raw = RawUpstream(script=script, behind=good.url)
+        async with raw.running(), watched(raw.url) as proxy:
+            body = wire_format.wire(session.body())
+            answer, got = await ask(proxy.url, wire_format.path, body=body)
+    assert answer.status == (200 if has_turns else 400)
+    assert has_turns or (got, answer.header("content-encoding")) == (error, None)
+    # The one that was answered.
+    assert len(good.turns) == has_turns
 
 
 @pytest.mark.parametrize(

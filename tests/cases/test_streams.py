@@ -8,9 +8,12 @@ from typing import Any
 import pytest
 
 from tests.cases.table import case
+from tests.support import answers_messages, answers_responses
 from tests.support import wire_bytes as wire
 from tests.support.agent_sessions import AgentSession, remembering_upstream
+from tests.support.answers import Answer, Numbers
 from tests.support.discovery import Server
+from tests.support.formats import FORMATS, Format
 from tests.support.fronted import CHAT, fronted, playing, saying
 from tests.support.gate import Gate
 from tests.support.raw_client import RawRequest, ask
@@ -200,17 +203,30 @@ async def test_notes_are_read(form: Form) -> None:
     assert NOTES in json.dumps(good.turns[0].messages, ensure_ascii=False)
 
 
-async def test_s13_usage_counts_where_the_stream_stays_open_after_the_finish() -> None:
+NUMBERS = Numbers(prompt=100, cached=0, completion=10, has_timings=True)
+
+
+def whole_stream(path: str) -> list[bytes]:
+    """All that a server of that format says, but that it is done where that is said apart."""
+    said: dict[str, Any] = {"model": "scripted", "number": 1}
+    if path == RESPONSES:
+        return list(answers_responses.events(Answer(text="hello"), NUMBERS, body={}, **said))
+    if path == MESSAGES:
+        return list(answers_messages.events(Answer(text="hello"), NUMBERS, **said))
+    return wire.without_done(wire.sse("hello"))
+
+
+@pytest.mark.parametrize("wire_format", FORMATS, ids=lambda f: f.name)
+async def test_s13_usage_counts_where_the_stream_stays_open_after_the_finish(wire_format: Format) -> None:
     good = remembering_upstream(window=4096)
-    last = wire.without_done(wire.sse("hello"))
+    last = whole_stream(wire_format.path)
     async with good.running():
         play = Playing(good, [*wire.stream(last)[:-1], Stall()])
-        body = AgentSession(name="alice").step(1).body(stream=True)
+        body = wire_format.wire(AgentSession(name="alice").step(1).body(stream=True))
         async with play.upstream.running() as upstream, watched(upstream.url) as proxy:
-            async with RawRequest(proxy.url, CHAT, body=body) as request:
-                answer = await request.answer()
+            async with RawRequest(proxy.url, wire_format.path, body=body) as request:
                 got = b""
-                async for piece in answer.chunks():
+                async for piece in (await request.answer()).chunks():
                     got += piece
                     if got == b"".join(last):
                         break

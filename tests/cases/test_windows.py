@@ -144,14 +144,27 @@ def proxied_by(url: str, good: Any) -> Any:
 # What is kept for the answer
 
 
-@pytest.mark.parametrize("field", ["max_tokens", "max_completion_tokens"])
-async def test_x42_the_limit_of_the_answer_is_kept_free_and_stays_as_it_is(field: str) -> None:
+FIELDS = [
+    (FORMATS[0], "max_tokens"),
+    (FORMATS[0], "max_completion_tokens"),
+    (FORMATS[1], "max_output_tokens"),
+    (FORMATS[2], "max_tokens"),
+]
+
+
+@pytest.mark.parametrize(("wire_format", "field"), FIELDS, ids=lambda v: v if isinstance(v, str) else v.name)
+async def test_x42_the_limit_of_the_answer_is_kept_free_and_stays_as_it_is(
+    wire_format: Format, field: str
+) -> None:
     """Servers like vLLM refuse a prompt that fits by itself and not with its limit."""
     window, limit = 8192, 3000
     upstream = remembering_upstream(window=window, server=Server.VLLM)
     session = AgentSession(name="alice")
     async with upstream.running(), proxied(upstream) as proxy:
-        walks = [await proxy.send(session.step(4).body(**{field: limit})) for _ in range(14)]
+        walks = []
+        for _ in range(14):
+            value = wire_format.write(session.step(4).body()) | {field: limit}
+            walks.append(await proxy.send(value, path=wire_format.path))
     assert {walk.status for walk in walks} == {200}
     assert {walk.budget for walk in walks} == {window - limit}
     assert "compacted" in {walk.outcome for walk in walks}
