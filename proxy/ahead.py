@@ -10,78 +10,35 @@ never anybody's error.
 
 import asyncio
 import time
-from collections import OrderedDict
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from functools import partial
 
+from proxy.ahead_attempt import Attempt
+from proxy.ahead_fates import Fates
 from proxy.asked import Prepared, Trigger
 from proxy.board import Board
 from proxy.compaction import Compaction, Made
 from proxy.config import ContextConfig
 from proxy.core.mask import mask
-from proxy.core.plan import before_prefill, turns_since
+from proxy.core.plan import before_prefill
 from proxy.core.rewrite import Rewrite
 from proxy.errors import NotUnderstood
-from proxy.events import emit, log_fault
+from proxy.events import log_fault
 from proxy.looking import Look, Looking, Terms
 from proxy.metrics import Metrics
-from proxy.metrics_ahead import Fate
 from proxy.prewarm import Prewarm
 from proxy.rewrites import Past, Rewrites
 from proxy.telling import Telling
 from proxy.turnstile import Turnstile
 
-# An agent whose tools are quicker than notes would pay for half a set on every turn.
-REST_TURNS_AFTER_ABORT = 3
 # Each holds its request while it lasts; more than these a server does not work on anyway.
 MOST_AT_ONCE = 32
-# Digests of aborted attempts, and of notes that wait: about 100 bytes each.
-MOST_REMEMBERED = 1000
-# An agent may work on one tool call for minutes; after an hour nobody expects it back.
-_EXPECTED_BACK_SECONDS = 3600.0
 # As for every compaction: one that gains less than this share of the budget is not worth it.
 _LEAST_GAIN = 0.02
 
 Again = Callable[[], Awaitable[tuple[Terms, Past, Look] | None]]
 """Looks once more at a request that was answered; None where that is not possible."""
-
-
-@dataclass(slots=True, eq=False, kw_only=True)
-class _Attempt:
-    """
-    Work after one answer.
-
-    Attributes:
-        prepared: The request that was answered.
-        is_sent: Whether the request for notes went upstream.
-        noted: Set once there is nothing more to wait for: the notes are stored, or come to nothing.
-        wanted: Requests that wait for the notes.
-        is_called: Whether somebody came for whom it should have stepped aside.
-    """
-
-    prepared: Prepared
-    task: "asyncio.Task[None] | None" = None
-    is_sent: bool = False
-    noted: asyncio.Event = field(default_factory=asyncio.Event)
-    wanted: int = 0
-    is_called: bool = False
-
-    def step_aside(self) -> None:
-        """End, unless somebody waits for the notes."""
-        self.is_called = True
-        if not self.wanted and self.task is not None:
-            self.task.cancel()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Ready:
-    """Notes that no request has used yet."""
-
-    conversation: str
-    model: str
-    seen: int
-    made_at: float
 
 
 class Ahead:
@@ -125,9 +82,8 @@ class Ahead:
         self._metrics = metrics
         self._board = board
         self._now = now
-        self._attempts: dict[bytes, _Attempt] = {}
-        self._aborted: OrderedDict[bytes, None] = OrderedDict()
-        self._ready: OrderedDict[bytes, _Ready] = OrderedDict()
+        self._attempts: dict[bytes, Attempt] = {}
+        self._fates = Fates(metrics, now)
         self._is_closing = False
 
     def is_due(self, prepared: Prepared, prompt: int) -> bool:
@@ -148,7 +104,7 @@ class Ahead:
         is_known = prepared.history in self._attempts or not prepared.history
         if self._is_closing or is_known or len(self._attempts) >= MOST_AT_ONCE:
             return
-        attempt = self._attempts[prepared.history] = _Attempt(prepared=prepared)
+        attempt = self._attempts[prepared.history] = Attempt(prepared=prepared, turnstile=self._turnstile)
         attempt.task = asyncio.create_task(self._run(attempt, again, completion))
 
     async def use(
@@ -188,8 +144,7 @@ class Ahead:
         if not terms.budget.fits(after.total) or gain < _LEAST_GAIN * terms.budget.limit:
             return past, None
         rewrite = await self._rewrites.keep(terms.digests, conversation, rewrite)
-        self._ready.pop(terms.digests[conversation.brief_end + ready.seen], None)
-        self._count(conversation.model, Fate.USED)
+        self._fates.used(terms.digests[conversation.brief_end + ready.seen], conversation.model)
         self._telling.compacted(
             replace(terms, trigger=Trigger.AHEAD),
             look,
@@ -220,7 +175,7 @@ class Ahead:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _run(self, attempt: _Attempt, again: Again, completion: int) -> None:
+    async def _run(self, attempt: Attempt, again: Again, completion: int) -> None:
         try:
             begun = await again()
             if begun is None:
@@ -229,14 +184,13 @@ class Ahead:
             if look.measured.key != attempt.prepared.key:
                 # Something else was stored meanwhile: the server does not have this prompt.
                 return
-            self._forget(terms.digests, past)
+            self._fates.forget(terms.digests, past.rewrite)
             ready = await self._rewrites.find_ahead(terms.digests, look.conversation, past.rewrite)
-            if ready is None and not self._rests(terms):
+            if ready is None and not self._fates.rests(look.conversation, terms.digests):
                 ready = await self._note(attempt, terms, past, look)
             attempt.noted.set()
-            is_free = not attempt.wanted and not attempt.is_called
-            if ready is not None and is_free and self._prewarm.is_due(terms, look, completion):
-                await self._prewarm.run(terms, look, ready, lambda: self._gate(attempt, terms))
+            if ready is not None and attempt.is_free and self._prewarm.is_due(terms, look, completion):
+                await self._prewarm.run(terms, look, ready, partial(attempt.gate, terms.found.slots))
         except NotUnderstood:
             return
         except Exception:
@@ -245,23 +199,17 @@ class Ahead:
             attempt.noted.set()
             del self._attempts[attempt.prepared.history]
 
-    async def _note(self, attempt: _Attempt, terms: Terms, past: Past, look: Look) -> Rewrite | None:
+    async def _note(self, attempt: Attempt, terms: Terms, past: Past, look: Look) -> Rewrite | None:
         """Notes, stored but not in use."""
         budget, policy = terms.budget, terms.policy
         at = min(self._config.compact_ahead_at, budget.compact_at)
         if at <= budget.compact_to:
             return None
 
-        @asynccontextmanager
-        async def gate() -> AsyncIterator[None]:
-            async with self._gate(attempt, terms):
-                attempt.is_sent = True
-                yield
-
         sooner = replace(
             terms,
             trigger=Trigger.AHEAD,
-            gate=gate,
+            gate=partial(attempt.notes_gate, terms.found.slots),
             budget=replace(budget, compact_at=at),
             # The answer that was just given is a turn more.
             policy=replace(policy, keep_turns=max(1, policy.keep_turns - 1)),
@@ -273,15 +221,17 @@ class Ahead:
             rewrite = await self._compaction.ahead(sooner, past, look)
         except asyncio.CancelledError:
             if attempt.is_sent and not self._is_closing:
-                self._remember_abort(attempt)
+                prepared = attempt.prepared
+                self._fates.aborted(
+                    prepared.history, conversation=prepared.conversation, model=prepared.model
+                )
             raise
         if rewrite is None:
             if attempt.is_sent:
-                self._count(model, Fate.FAILED)
+                self._fates.failed(model)
             return None
-        self._ready[terms.digests[look.conversation.brief_end + rewrite.seen]] = _Ready(
-            conversation=terms.conversation_id, model=model, seen=rewrite.seen, made_at=self._now()
-        )
+        history = terms.digests[look.conversation.brief_end + rewrite.seen]
+        self._fates.made(history, rewrite, conversation=terms.conversation_id, model=model)
         return rewrite
 
     def _will_be_masked(self, terms: Terms, look: Look) -> bool:
@@ -294,70 +244,18 @@ class Ahead:
         )
         return masked is not None
 
-    @asynccontextmanager
-    async def _gate(self, attempt: _Attempt, terms: Terms) -> AsyncIterator[None]:
-        """Behind everybody, unless somebody waits for the notes by now."""
-        slots = terms.found.slots
-        if slots is None:
-            # Not known to have any: the server keeps prompts wherever it works on them.
-            yield
-        elif attempt.wanted and slots == 1:
-            async with self._turnstile.alone():
-                yield
-        else:
-            async with self._turnstile.behind_others(slots, attempt.step_aside):
-                yield
-
-    async def _wait(self, attempt: _Attempt, terms: Terms, on_notes: Callable[[], None]) -> None:
+    async def _wait(self, attempt: Attempt, terms: Terms, on_notes: Callable[[], None]) -> None:
         on_notes()
         named = terms.conversation_id, attempt.prepared.model
-        attempt.wanted += 1
         self._board.noting(*named, begins=True)
         try:
-            await attempt.noted.wait()
+            await attempt.until_noted()
         finally:
             self._board.noting(*named, begins=False)
-            attempt.wanted -= 1
-            if attempt.is_called and not attempt.noted.is_set():
-                attempt.step_aside()
 
-    def _attempt_of(self, digests: Sequence[bytes]) -> _Attempt | None:
+    def _attempt_of(self, digests: Sequence[bytes]) -> Attempt | None:
         """The one over what this history continues, while there is something to wait for."""
         for attempt in self._attempts.values():
             if not attempt.noted.is_set() and attempt.prepared.history in digests:
                 return attempt
         return None
-
-    def _rests(self, terms: Terms) -> bool:
-        """Whether an attempt over what this history continues was aborted lately."""
-        conversation = terms.asked.parsed.conversation
-        end = conversation.brief_end
-        for at in range(len(conversation.messages), end, -1):
-            if terms.digests[at] in self._aborted:
-                return turns_since(conversation, at - end) < REST_TURNS_AFTER_ABORT
-        return False
-
-    def _remember_abort(self, attempt: _Attempt) -> None:
-        self._aborted[attempt.prepared.history] = None
-        if len(self._aborted) > MOST_REMEMBERED:
-            self._aborted.popitem(last=False)
-        self._wasted(attempt.prepared.conversation, attempt.prepared.model, Fate.ABORTED)
-
-    def _forget(self, digests: Sequence[bytes], past: Past) -> None:
-        """Count notes that nobody will use any more."""
-        known, now = frozenset(digests), self._now()
-        compacted_at = past.rewrite.compacted_at if past.rewrite else 0
-        surplus = len(self._ready) - MOST_REMEMBERED
-        for number, (history, ready) in enumerate(list(self._ready.items())):
-            is_late = now - ready.made_at > _EXPECTED_BACK_SECONDS
-            is_overtaken = history in known and ready.seen <= compacted_at
-            if number < surplus or is_late or is_overtaken:
-                del self._ready[history]
-                self._wasted(ready.conversation, ready.model, Fate.UNUSED)
-
-    def _wasted(self, conversation: str, model: str, fate: Fate) -> None:
-        self._count(model, fate)
-        emit("context.notes_wasted", conversation=conversation, model=model, why=fate.value)
-
-    def _count(self, model: str, fate: Fate) -> None:
-        self._metrics.notes_ahead.labels(self._metrics.model(model), fate.value).inc()

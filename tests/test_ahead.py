@@ -502,7 +502,10 @@ async def test_stopping_the_proxy_ends_them_and_is_held_up_by_nothing() -> None:
         await at.proxy.proxy.close()
         await at.upstream.until(lambda _: notes.is_done)
         assert notes.is_cancelled
-        assert at.fate("aborted") == 0
+        await at.idle()
+        # Neither is it held against them.
+        assert at.fate("aborted") == at.fate("failed") == 0
+        assert at.proxy.events("context.compaction_failed") == []
 
 
 async def test_notes_that_come_to_nothing_are_nobodys_error_and_are_not_tried_again_for_3_turns() -> None:

@@ -62,7 +62,7 @@ ROWS: tuple[tuple[str, ...], ...] = (
     ("proxy/noting.py",),
     ("proxy/compaction.py", "proxy/masking.py", "proxy/trimming.py"),
     # The same between an answer and the next request.
-    ("proxy/prewarm.py",),
+    ("proxy/ahead_attempt.py", "proxy/ahead_fates.py", "proxy/prewarm.py"),
     ("proxy/ahead.py",),
     # How requests are read and answers written.
     ("proxy/connections.py", "proxy/connections_*.py"),
