@@ -17,6 +17,7 @@ from proxy.config import ContextConfig
 from proxy.core.budget import Budget
 from proxy.core.digests import chain, scope
 from proxy.core.overflow import MOST_WINDOW, Overflow
+from proxy.core.splice import splice
 from proxy.dialects.base import Usage
 from proxy.discovery import Found
 from proxy.errors import NotUnderstood
@@ -165,7 +166,7 @@ class Compactor:
     ) -> Prepared:
         begun = await self._begin(asked)
         if begun is None:
-            return Prepared(body=None, outcome=Outcome.NONE, model=asked.parsed.conversation.model)
+            return await self._without_budget(asked)
         conversation, found, budget = asked.parsed.conversation, begun.found, begun.budget
         digests, past, look = begun.digests, begun.past, begun.look
         if overflow is not None and budget.fits(look.total):
@@ -191,7 +192,7 @@ class Compactor:
         begun = await self._begin(asked)
         model = asked.parsed.conversation.model
         if begun is None:
-            return Prepared(body=None, outcome=Outcome.NONE, model=model)
+            return await self._without_budget(asked)
         is_rewritten = begun.look.rewrite is not None
         return Prepared(
             body=asked.dialect.render(asked.parsed, begun.look.view) if is_rewritten else None,
@@ -200,6 +201,25 @@ class Compactor:
             tokens=begun.look.total,
             budget=begun.budget.limit,
         )
+
+    async def _without_budget(self, asked: Asked) -> Prepared:
+        """
+        What is stored applies also where the window is not known: the view stays what it was.
+
+        A server that is being started or overloaded says nothing of its window yet, and the whole
+        history would neither fit nor be in its cache. Where the request's own limit leaves no
+        budget, it goes as it came.
+        """
+        conversation = asked.parsed.conversation
+        found = await self._windows.of(conversation.model, asked.headers)
+        rewrite = None
+        if found.window is None:
+            seed = scope(self._store.secret, asked.dialect.name, asked.credentials)
+            rewrite = (await self._rewrites.find(chain(seed, conversation), conversation)).rewrite
+        if rewrite is None:
+            return Prepared(body=None, outcome=Outcome.NONE, model=conversation.model)
+        body = asked.dialect.render(asked.parsed, splice(conversation, rewrite))
+        return Prepared(body=body, outcome=Outcome.REUSED, model=conversation.model)
 
     async def _begin(self, asked: Asked) -> _Begun | None:
         """What is known before anything is decided; None where no budget is known."""

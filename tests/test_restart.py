@@ -16,6 +16,7 @@ import pytest
 from proxy.config import StoreConfig
 from tests.support.agent_sessions import AgentSession, names, remembering_upstream
 from tests.support.answers import Answer
+from tests.support.discovery import Server
 from tests.support.gate import Gate
 from tests.support.proxied import Proxied, Walked, extends, proxied
 from tests.support.recorded import Recorded
@@ -200,3 +201,22 @@ async def test_a_file_of_another_secret_is_of_no_use_to_anyone_else(tmp_path: Pa
         for name in ("one", "two"):
             async with proxied(upstream, store=StoreConfig(path=str(tmp_path / f"{name}.sqlite3"))) as proxy:
                 assert (await proxy.send(body)).outcome == "compacted"
+
+
+async def test_what_is_stored_applies_while_the_upstream_does_not_say_its_window(tmp_path: Path) -> None:
+    """A server that is being started, or overloaded, does not answer such questions yet."""
+    upstream = remembering_upstream(window=WINDOW, server=Server.BARE)
+    store = StoreConfig(path=str(tmp_path / "store.sqlite3"))
+    session = AgentSession(name="alice").step(22)
+    async with upstream.running():
+        async with proxied(upstream, store=store, window=WINDOW) as proxy:
+            compacted = await proxy.send(session.body())
+            assert compacted.outcome == "compacted"
+        async with proxied(upstream, store=store) as proxy:
+            again = await proxy.send(session.body())
+            assert (again.outcome, again.view) == ("reused", compacted.view)
+            later = await proxy.send(session.step().body())
+            assert extends(later.view, compacted.view)
+            elsewhere = AgentSession(name="bob").step(22)
+            other = await proxy.send(elsewhere.body())
+            assert (other.outcome, other.view) == ("none", other.body)
