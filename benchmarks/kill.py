@@ -136,7 +136,10 @@ def _judge(
     report.attempts += len(arrived)
     report.again += len(arrived) > 1
     if len({request.body for request in arrived}) > 1:
-        report.wrong.append(f"turn {turn} reached the upstream as different views")
+        sizes = [len(spoken.slices(request.body)) for request in arrived]
+        report.wrong.append(
+            f"turn {turn} reached the upstream as different views, of {sizes} messages; answered as {outcome!r}"
+        )
     view = spoken.slices(arrived[-1].body)
     if outcome in ("compacted", "trimmed"):
         report.rewritten += 1
