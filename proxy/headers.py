@@ -7,6 +7,7 @@ Names are compared in lower case; values are never changed.
 from collections.abc import Iterable
 
 Raw = tuple[bytes, bytes]
+_NONE: frozenset[bytes] = frozenset()
 
 # RFC 9110, section 7.6.1, with what browsers and old proxies add.
 _HOP_BY_HOP = frozenset(
@@ -27,6 +28,7 @@ _RESTATED = frozenset((b"host", b"content-length", b"expect"))
 # Said to the proxy, not to the upstream.
 OFF_SWITCH = b"x-compaction"
 _FOR_US = frozenset((OFF_SWITCH,))
+_NOT_FOR_UPSTREAM = _HOP_BY_HOP | _RESTATED | _FOR_US
 # By these a caller is told from others.
 CREDENTIALS = (b"authorization", b"x-api-key", b"api-key")
 # They hold for the very bytes of a body, and no longer for one that was changed.
@@ -38,7 +40,7 @@ _OF_A_BODY = OF_THE_BYTES | {b"content-type", b"accept-encoding", b"accept"}
 def for_upstream(headers: Iterable[Raw], *, drop: Iterable[bytes] = ()) -> list[tuple[str, str]]:
     """A request's end-to-end headers."""
     pairs = [(name.lower(), value) for name, value in headers]
-    gone = _HOP_BY_HOP | _RESTATED | _FOR_US | _named_by_connection(pairs) | frozenset(drop)
+    gone = _NOT_FOR_UPSTREAM.union(_named_by_connection(pairs), drop)
     return [(n.decode("latin-1"), _text(v)) for n, v in pairs if n not in gone]
 
 
@@ -62,7 +64,7 @@ def credentials(headers: Iterable[Raw]) -> tuple[str, ...]:
 
 def value_of(headers: Iterable[Raw], name: bytes) -> str:
     """The value of a header, several joined by commas; empty where it is absent."""
-    return ", ".join(v.decode("latin-1") for n, v in headers if n.lower() == name)
+    return ", ".join([v.decode("latin-1") for n, v in headers if n.lower() == name])
 
 
 def _text(value: bytes) -> str:
@@ -74,5 +76,7 @@ def _text(value: bytes) -> str:
 
 
 def _named_by_connection(pairs: Iterable[Raw]) -> frozenset[bytes]:
-    named = (v for n, v in pairs if n == b"connection")
+    named = [v for n, v in pairs if n == b"connection"]
+    if not named:
+        return _NONE
     return frozenset(part.strip().lower() for value in named for part in value.split(b","))

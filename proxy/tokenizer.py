@@ -100,7 +100,10 @@ def read_o200k(package: str = _PACKAGE, data: str = _DATA) -> Encoding:
             f"{data} of {package} has sha256 {found}, expected {_SHA256}; install {package} again"
         )
     ranks = {base64.b64decode(token): int(rank) for token, rank in map(bytes.split, unzipped.splitlines())}
-    return tiktoken.Encoding("o200k_base", pat_str=_SPLIT, mergeable_ranks=ranks, special_tokens={})
+    encoding = tiktoken.Encoding("o200k_base", pat_str=_SPLIT, mergeable_ranks=ranks, special_tokens={})
+    # It holds on to them for questions that are not asked here, and has its own copy: 25 MB.
+    ranks.clear()
+    return encoding
 
 
 class Tokenizer:

@@ -53,6 +53,10 @@ class Store(Protocol):
         """What `longest` finds on each of *shelves*, asked at once; a shelf without a value is left out."""
         ...
 
+    def has_none(self, shelves: Sequence[Shelf], digests: Sequence[bytes]) -> bool:
+        """Whether it is certain, without asking anybody, that `longest_on` finds nothing."""
+        ...
+
     async def add(self, shelf: Shelf, digest: bytes, value: bytes) -> bytes:
         """Store *value* unless the digest has one already; returns what is stored, the first."""
         ...

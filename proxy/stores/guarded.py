@@ -119,6 +119,8 @@ class GuardedStore:
         self, shelves: Sequence[Shelf], digests: Sequence[bytes]
     ) -> Mapping[Shelf, tuple[int, bytes]]:
         """See `Store.longest_on`."""
+        if self.has_none(shelves, digests):
+            return {}
         known = await self._fallback.longest_on(shelves, digests)
         inner = await self._reach()
         if inner is None:
@@ -140,6 +142,12 @@ class GuardedStore:
                 self._fallback.put((shelf, digests[theirs[0]]), theirs[1])
                 best[shelf] = theirs
         return best
+
+    def has_none(self, shelves: Sequence[Shelf], digests: Sequence[bytes]) -> bool:
+        """See `Store.has_none`."""
+        if self._inner is None or self._closed or not self.healthy or self._unsaved:
+            return False
+        return self._fallback.has_none(shelves, digests) and self._inner.has_none(shelves, digests)
 
     async def add(self, shelf: Shelf, digest: bytes, value: bytes) -> bytes:
         """See `Store.add`."""

@@ -62,6 +62,10 @@ class MemoryStore:
         found = {shelf: await self.longest(shelf, digests) for shelf in shelves}
         return {shelf: entry for shelf, entry in found.items() if entry is not None}
 
+    def has_none(self, shelves: Sequence[Shelf], digests: Sequence[bytes]) -> bool:
+        """See `Store.has_none`."""
+        return all(self._digests[shelf].isdisjoint(digests) for shelf in shelves)
+
     async def add(self, shelf: Shelf, digest: bytes, value: bytes) -> bytes:
         """See `Store.add`."""
         first = self.get((shelf, digest))

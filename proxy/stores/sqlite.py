@@ -136,10 +136,15 @@ class SqliteStore:
         self, shelves: Sequence[Shelf], digests: Sequence[bytes]
     ) -> Mapping[Shelf, tuple[int, bytes]]:
         """See `Store.longest_on`; one call on the thread, and none where it is known to find nothing."""
-        if not self._closed and not self._index.may_hold(shelves, digests) and self._unchanged.holds():
+        if self.has_none(shelves, digests):
             return {}
         wanted = tuple(digests)
         return await self._call("reading", lambda c: self._longest_on(c, shelves, wanted))
+
+    def has_none(self, shelves: Sequence[Shelf], digests: Sequence[bytes]) -> bool:
+        """See `Store.has_none`."""
+        is_open = not self._closed
+        return is_open and not self._index.may_hold(shelves, digests) and self._unchanged.holds()
 
     async def add(self, shelf: Shelf, digest: bytes, value: bytes) -> bytes:
         """See `Store.add`. Done even if the caller is cancelled: the value was paid for."""

@@ -88,6 +88,15 @@ async def test_several_shelves_are_asked_at_once(opener: Opener) -> None:
         assert found == {Shelf.SEEN: (1, b"long"), Shelf.FAILED: (0, b"failed")}
 
 
+async def test_what_is_certainly_not_there_is_not_there(opener: Opener) -> None:
+    """It may say no at any time, so that somebody is asked."""
+    async with opener() as store:
+        for digest in (b"a", b"b"):
+            await store.longest_on((Shelf.SEEN, Shelf.RANGE), [digest])
+            await store.add(Shelf.SEEN, digest, b"value")
+            assert not store.has_none((Shelf.RANGE, Shelf.SEEN), [b"x", digest])
+
+
 async def test_shelves_are_apart(opener: Opener) -> None:
     async with opener() as store:
         for shelf in Shelf:
