@@ -106,6 +106,8 @@ class Ahead:
             return
         attempt = self._attempts[prepared.history] = Attempt(prepared=prepared, turnstile=self._turnstile)
         attempt.task = asyncio.create_task(self._run(attempt, again, completion))
+        # Not inside the work: what is cancelled before it has begun would never get there.
+        attempt.task.add_done_callback(lambda _: self._ended(attempt))
 
     async def use(
         self, terms: Terms, past: Past, look: Look, on_notes: Callable[[], None]
@@ -166,6 +168,8 @@ class Ahead:
         while self._attempts:
             tasks = [attempt.task for attempt in self._attempts.values() if attempt.task is not None]
             await asyncio.wait(tasks)
+            # What is to be done at their end is done in the next turn of the loop.
+            await asyncio.sleep(0)
 
     async def close(self) -> None:
         """End all work."""
@@ -195,9 +199,10 @@ class Ahead:
             return
         except Exception:
             log_fault("ahead", self._metrics.faults.inc)
-        finally:
-            attempt.noted.set()
-            del self._attempts[attempt.prepared.history]
+
+    def _ended(self, attempt: Attempt) -> None:
+        attempt.noted.set()
+        del self._attempts[attempt.prepared.history]
 
     async def _note(self, attempt: Attempt, terms: Terms, past: Past, look: Look) -> Rewrite | None:
         """Notes, stored but not in use."""

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from proxy.asked import Outcome, Prepared
 from proxy.config import StoreConfig
 from tests.support.agent_sessions import AgentSession, marks
 from tests.support.ahead import WINDOW, Working, same_messages, working
@@ -506,6 +507,22 @@ async def test_stopping_the_proxy_ends_them_and_is_held_up_by_nothing() -> None:
         # Neither is it held against them.
         assert at.fate("aborted") == at.fate("failed") == 0
         assert at.proxy.events("context.compaction_failed") == []
+
+
+async def test_what_steps_aside_before_it_has_begun_leaves_nothing_behind() -> None:
+    async with working() as at:
+        compactor = at.proxy.proxy.services.compactor
+        prepared = Prepared(body=None, outcome=Outcome.NONE, history=b"h")
+
+        async def again() -> None:
+            raise AssertionError("it was not to begin")
+
+        for _ in range(100):
+            compactor._ahead.begin(prepared, again, 0)
+            compactor._ahead.step_aside((b"h",))
+            await at.idle()
+        await at.until_noted()
+        assert len(at.upstream.notes) == 1
 
 
 async def test_notes_that_come_to_nothing_are_nobodys_error_and_are_not_tried_again_for_3_turns() -> None:
