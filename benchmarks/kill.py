@@ -138,7 +138,8 @@ def _judge(
     if len({request.body for request in arrived}) > 1:
         sizes = [len(spoken.slices(request.body)) for request in arrived]
         report.wrong.append(
-            f"turn {turn} reached the upstream as different views, of {sizes} messages; answered as {outcome!r}"
+            f"turn {turn} reached the upstream as different views, of {sizes} messages, "
+            f"and was answered as {outcome!r}"
         )
     view = spoken.slices(arrived[-1].body)
     if outcome in ("compacted", "trimmed"):

@@ -320,6 +320,7 @@ def test_a_step_to_the_token(turns: list[int], room: int, rewrite: Rewrite | Non
 
 def test_where_the_last_turn_of_a_range_begins() -> None:
     assert [last_turn_start(talk(3), upto) for upto in range(7)] == [0, 0, 0, 2, 2, 4, 4]
+    assert [last_turn_start(talk(3, brief=2), upto) for upto in range(7)] == [0, 0, 0, 2, 2, 4, 4]
     assert last_turn_start(talk(0), 0) == 0
 
 
@@ -367,3 +368,37 @@ def test_a_prefix_is_the_conversation_as_it_was() -> None:
     )
     assert prefix(whole, 2).turns == (Turn(start=1, end=3),)
     assert prefix(whole, 6) == whole
+
+
+def test_what_the_block_keeps_is_asked_for_the_range_that_goes() -> None:
+    asked: list[int] = []
+
+    def kept(replaced: int) -> int:
+        asked.append(replaced)
+        return 20
+
+    now = sizes([220, 400])
+    assert isinstance(plan(talk(2), None, now, BUDGET, policy=POLICY, kept=kept), Compact)
+    assert step(talk(2), None, now, BUDGET, policy=POLICY, kept=kept, room=700) == 4
+    assert asked == [2, 2]
+
+
+@pytest.mark.parametrize(
+    ("most_kept", "is_asked"),
+    [
+        pytest.param(None, True, id="not known"),
+        pytest.param(20, False, id="leaves just enough"),
+        pytest.param(21, True, id="one more: it may be less"),
+    ],
+)
+def test_a_step_asks_only_where_the_most_may_be_too_much(most_kept: int | None, is_asked: bool) -> None:
+    asked: list[int] = []
+
+    def kept(replaced: int) -> int:
+        asked.append(replaced)
+        return 20
+
+    now = sizes([104, 900])
+    upto = step(talk(2), None, now, BUDGET, policy=POLICY, kept=kept, room=700, most_kept=most_kept)
+    assert upto == 4
+    assert bool(asked) is is_asked
