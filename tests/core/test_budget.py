@@ -101,3 +101,7 @@ def test_a_prompt_may_be_compacted_only_when_it_is_full() -> None:
 @pytest.mark.parametrize(("prompt", "rests"), [(0, True), (425, True), (426, False), (600, False)])
 def test_what_is_below_the_middle_of_both_shares_will_rest(prompt: int, rests: bool) -> None:
     assert BUDGET.will_rest(prompt) is rests
+
+
+def test_a_budget_of_one_token_is_one() -> None:
+    assert Budget(window=101, reserve=100).limit == 1
