@@ -126,6 +126,26 @@ def split_event(stream: bytes) -> tuple[bytes, bytes, bytes]:
 
 def last_data(tail: bytes, most: int = 8) -> list[bytes]:
     """The data of up to *most* events at the end of *tail*, which may begin in the middle of one."""
+    datas = _datas(last_events(tail, most + _WITHOUT_DATA))
+    return (datas if len(datas) >= most else _datas(tail))[-most:]
+
+
+# Comments, and the end mark, that may stand among the last events; else all are read.
+_WITHOUT_DATA = 2
+
+
+def last_events(tail: bytes, most: int) -> bytes:
+    """The end of *tail* with so many events, from one's blank line on; all of it where it has fewer."""
+    blank_lines = (b"\n\n", b"\r\n\r\n", b"\r\r") if b"\r" in tail else (b"\n\n",)
+    start = len(tail)
+    for _ in range(most + 1):
+        start = max(tail.rfind(blank, 0, start) for blank in blank_lines)
+        if start < 0:
+            return tail
+    return tail[start:]
+
+
+def _datas(stream: bytes) -> list[bytes]:
     reader = Events()
-    events = reader.feed(tail) + reader.end()
-    return [event.data for event in events if event.data and event.data != b"[DONE]"][-most:]
+    events = reader.feed(stream) + reader.end()
+    return [event.data for event in events if event.data and event.data != b"[DONE]"]

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from proxy.dialects.sse import MAX_EVENT_BYTES, Event, Events, last_data, split_first
+from proxy.dialects.sse import MAX_EVENT_BYTES, Event, Events, last_data, last_events, split_first
 
 
 def read(*chunks: bytes) -> list[Event]:
@@ -140,3 +140,32 @@ def test_a_line_that_never_ends_is_not_kept() -> None:
     for _ in range(2 * MAX_EVENT_BYTES // 65536):
         assert reader.feed(b"x" * 65536) == []
     assert reader.feed(b"\ndata: 1\n\n") == [Event(b"", b"1")]
+
+
+PARTS = [
+    "data: a",
+    "data: bb",
+    "event: e",
+    ": comment",
+    "data: [DONE]",
+    "data:",
+    "id: 1",
+    "\n",
+    "\r\n",
+    "\r",
+    "\n\n",
+]
+
+
+@given(st.lists(st.sampled_from(PARTS), max_size=80), st.integers(1, 4))
+def test_the_last_events_are_those_of_the_whole_stream(parts: list[str], most: int) -> None:
+    stream = "".join(parts).encode()
+    reader = Events()
+    datas = [event.data for event in (*reader.feed(stream), *reader.end())]
+    assert last_data(stream, most) == [data for data in datas if data and data != b"[DONE]"][-most:]
+
+
+def test_of_a_long_stream_only_the_end_is_read() -> None:
+    stream = b"data: some text\n\n" * 2000 + b"data: [DONE]\n\n"
+    assert len(last_data(stream)) == 8
+    assert len(last_events(stream, 10)) < 200
