@@ -17,6 +17,9 @@ Path = tuple[str | int, ...]
 # Over a billion tokens is nonsense, whoever says it.
 _MOST = 10**9
 _USAGE = b'"usage"'
+# Tools may have parameters of that name, but hardly this many; to look at every one in a text of
+# nothing else takes seconds.
+_MOST_TRIES = 100
 # Some name a file by its whole path.
 _LONGEST_MODEL_NAME = 1000
 
@@ -58,7 +61,9 @@ def usage_of(answer: Any) -> dict[str, Any]:
 def first_usage(head: bytes) -> dict[str, Any]:
     """The first usage in *head*, the beginning of a stream; empty where there is none."""
     at = -1
-    while (at := head.find(_USAGE, at + 1)) >= 0:
+    for _ in range(_MOST_TRIES):
+        if (at := head.find(_USAGE, at + 1)) < 0:
+            break
         if usage := _usage_at(head, at):
             return usage
     return {}
@@ -71,7 +76,9 @@ def last_usage(tail: bytes) -> dict[str, Any]:
     The last frame of a stream may repeat the whole answer, so it is not parsed as a whole.
     """
     at = len(tail)
-    while (at := tail.rfind(_USAGE, 0, at)) >= 0:
+    for _ in range(_MOST_TRIES):
+        if (at := tail.rfind(_USAGE, 0, at)) < 0:
+            break
         if usage := _usage_at(tail, at):
             return usage
     return {}

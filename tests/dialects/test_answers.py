@@ -255,3 +255,14 @@ def test_both_ids_are_told() -> None:
     waiting.beat()
     waiting.relay(streamed(FORMATS[1], Answer(text="ok")))
     assert waiting.renamed == (f"resp_waited_{KEY}", "resp_1")
+
+
+@pytest.mark.parametrize("format_", FORMATS[1:], ids=lambda format_: format_.name)
+def test_a_stream_of_nothing_but_beginnings_of_usage_is_given_up(format_: Format) -> None:
+    """Each of them read to its end takes seconds, in which everybody waits."""
+    noise = b'"usage":{' * 7_000
+    assert format_.dialect.read_usage(noise, noise, is_stream=True) is None
+    usage = b'data: {"usage":{"input_tokens":7,"output_tokens":2}}\n\n'
+    found = format_.dialect.read_usage(usage + noise, noise + usage, is_stream=True)
+    assert found is not None
+    assert found.prompt == 7
