@@ -36,7 +36,7 @@ _NAME = re.compile(r"(?<![\w/.-])[A-Za-z]\w{0,80}_\w{1,80}(?![\w/-]|\.\w)")
 # A commit's hash: letters and digits, as whole numbers and words are everywhere.
 _HASH = re.compile(r"(?<![\w/.-])(?=[a-f]{0,40}\d)(?=\d{0,40}[a-f])[0-9a-f]{7,40}(?![\w/-]|\.\w)")
 _QUOTE = re.compile(r"[\"“„«]([^\"“”„«»\n]{8,300})[\"”“»]")
-_LINE_REFERENCE = re.compile(r"(?::\d+(?:[-:]\d+)?)+$")
+_LINE_REFERENCE = re.compile(r"(?::\d{1,9}(?:-\d{1,9})?){1,4}$")
 _TRIMMED = ".,;:!?)('\"*"
 # `Parser.read` in code marks, where the history has a class and its method apart.
 _DOTTED = re.compile(r"[^\W\d]\w{0,80}(?:\.[^\W\d]\w{0,80}){1,6}")

@@ -88,7 +88,8 @@ _THINKING = re.compile(r"<(think|thinking|reasoning)>.*?(?:</\1>|\Z)", re.DOTALL
 _THINKING_END = re.compile(r"\A.*</(?:think|thinking|reasoning)>", re.DOTALL)
 # How the models that llama.cpp, vLLM and SGLang know write a call when it is not parsed.
 _MARKUP = re.compile(
-    r"^\s*(?:<tool_call>|<\|?tool_calls?(?:_begin)?\|?>|<function[=_ ]|<function_calls>|\[TOOL_CALLS\]|"
+    # Not \s: on a run of empty lines each would look through all that follow.
+    r"^[^\S\n]*(?:<tool_call>|<\|?tool_calls?(?:_begin)?\|?>|<function[=_ ]|<function_calls>|\[TOOL_CALLS\]|"
     r"<invoke |<\uff5ctool|<\|python_tag\|>|<\|tool_call|functions\.\w+:\d+|```tool_code)",
     re.MULTILINE,
 )
