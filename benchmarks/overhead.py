@@ -147,10 +147,11 @@ def request(conversation: Session, number: int | None = None) -> tuple[bytes, ..
 
 @dataclass(slots=True)
 class Servers:
-    """The three processes, and where they listen."""
+    """The three processes, where they listen, and when they were begun, by `perf_counter`."""
 
     ports: Mapping[str, int]
     processes: Mapping[str, "subprocess.Popen[bytes]"]
+    began_at: Mapping[str, float]
 
     def cpu_seconds(self, target: str) -> float:
         """Processor time of a target so far, of all its threads; 0 where the system does not tell."""
@@ -191,14 +192,15 @@ def running(context: str = "") -> Iterator[Servers]:
             "relay": [*python, "benchmarks.overhead_servers", "relay", str(ports["relay"]), upstream],
             "proxy": [*python, "proxy", "serve", "--config", str(config)],
         }
-        processes = {}
+        processes, began_at = {}, {}
         for target, command in commands.items():
+            began_at[target] = time.perf_counter()
             began = subprocess.Popen(command, cwd=here, stderr=subprocess.DEVNULL)
             stack.callback(began.wait)
             stack.callback(began.terminate)
             processes[target] = began
             wait_for(ports[target], began)
-        yield Servers(ports, processes)
+        yield Servers(ports, processes, began_at)
 
 
 def wait_for(port: int, process: "subprocess.Popen[bytes]") -> None:
@@ -282,7 +284,8 @@ def main() -> None:
     arguments = parser.parse_args()
     with running() as servers, asyncio.Runner(loop_factory=quick_loop) as runner:
         results = runner.run(measure_all(servers, 2 if arguments.quick else arguments.rounds, arguments.only))
-    found = f"{table(results)}\n\n{platform.python_implementation()} {platform.python_version()}, {os.cpu_count()} cores."
+    machine = f"{platform.python_implementation()} {platform.python_version()}, {os.cpu_count()} cores"
+    found = f"{table(results)}\n\n{machine}, load {os.getloadavg()[0]:.1f}."
     print(found)
     if arguments.write:
         put_into_page("overhead", found)

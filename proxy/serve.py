@@ -77,7 +77,7 @@ def _spare_the_collector() -> None:
     """
     gc.collect()
     gc.freeze()
-    gc.set_threshold(20_000, 20, 20)
+    gc.set_threshold(10_000, 10, 10)
 
 
 def _new_loop() -> asyncio.AbstractEventLoop:

@@ -14,8 +14,10 @@ from collections import OrderedDict
 from collections.abc import Hashable
 from typing import Any
 
-# 30 sessions of 450 messages and 440 KB. Beyond this the longest unused are read again.
-MOST_BYTES = 40 * 1024 * 1024
+from proxy.core.messages import Message
+
+# A dozen sessions of 450 messages and 440 KB. Beyond this the longest unused are read again.
+MOST_BYTES = 24 * 1024 * 1024
 # What is dropped at once, so that the next value does not make it necessary again.
 _DROPPED_SHARE = 0.2
 # The bytes themselves, the texts in them, and the normal form; what stands around a value; and each
@@ -86,6 +88,10 @@ class Item:
             self.next._before = None
         if self._at is not None and self._at[0].get(self._at[1]) is self:
             del self._at[0][self._at[1]]
+        # Who refers to itself would wait for the garbage collector.
+        for message in self.made.values() if isinstance(self.made, dict) else (self.made,):
+            if isinstance(message, Message):
+                message.memo.shown = None
         self.next = self._before = self._at = self.made = None
 
 
