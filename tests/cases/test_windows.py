@@ -70,15 +70,15 @@ async def test_the_window_is_what_the_server_says_of_one_request(pages: dict[str
 
 
 async def test_x11_a_window_that_was_set_wins_until_the_server_refuses() -> None:
-    pages = {"/props": props(65536, 2)}
-    async with answers(pages).running() as upstream, proxied_window(upstream.url, 32768) as proxy:
-        got = await proxy.send(GO)
+    message = "request (20000 tokens) exceeds the available context size (16384 tokens), try increasing it"
+    error = {"code": 400, "message": message, "type": "exceed_context_size_error", "n_ctx": 16384}
+    server = answers({"/props": props(65536, 2)}, refusal={"error": error})
+    async with server.running() as upstream, watched(upstream.url, window=32768) as proxy:
+        got = [await proxy.send(GO) for _ in range(2)]
     # Less than the window by what is kept for the answer.
-    assert got.headers["x-context-tokens"].endswith(f"/{32768 - 4096}")
-
-
-def proxied_window(url: str, window: int) -> Any:
-    return watched(url, window=window)
+    budgets = [one.headers["x-context-tokens"].partition("/")[2] for one in got]
+    assert budgets == [str(32768 - 4096), str(16384 - 2048)]
+    assert [one.status for one in got] == [400, 200]
 
 
 async def test_x13_a_server_started_again_with_less_is_asked_again() -> None:
