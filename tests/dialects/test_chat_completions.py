@@ -57,7 +57,14 @@ SHAPING = {
 
 @pytest.mark.parametrize("field", KEPT)
 def test_law_5_prompt_and_sampling_stay(field: str) -> None:
-    assert notes(**{field: KEPT[field]})[field] == KEPT[field]
+    assert notes(**{field: KEPT[field], "tools": TOOLS})[field] == KEPT[field]
+
+
+@pytest.mark.parametrize("members", [{}, {"tools": []}], ids=["no tools", "an empty list"])
+def test_law_5_what_is_about_tools_goes_where_there_are_none(members: dict[str, Any]) -> None:
+    """Some servers refuse it; the prompt is the same."""
+    body = notes(**members, parallel_tool_calls=True, tool_choice="auto")
+    assert not {"tools", "parallel_tool_calls", "tool_choice"} & body.keys()
 
 
 @pytest.mark.parametrize("field", SHAPING)
