@@ -14,13 +14,13 @@ import pytest
 from proxy.asked import Outcome, Prepared
 from proxy.config import StoreConfig
 from tests.support.agent_sessions import AgentSession, marks
-from tests.support.ahead import WINDOW, Working, same_messages, working
+from tests.support.ahead import CALL, WINDOW, Working, same_messages, working
 from tests.support.answers import Answer
 from tests.support.discovery import Server
 from tests.support.gate import Gate
 from tests.support.proxied import extends, wire
 from tests.support.raw_client import RawRequest, ask
-from tests.support.watched import CHAT
+from tests.support.watched import CHAT, watched
 
 
 def hold_notes(at: Working) -> Gate:
@@ -567,6 +567,24 @@ async def test_they_are_used_after_a_restart(tmp_path: Path) -> None:
         session.step(2)
         assert (await at.ask()).outcome == "compacted"
         assert at.upstream.notes == []
+
+
+async def test_none_are_made_over_another_view_than_the_one_just_answered(tmp_path: Path) -> None:
+    store = StoreConfig(kind="sqlite", path=str(tmp_path / "store.db"))
+    async with working(store=store, slots=2, turns=10) as at:
+        gate = Gate()
+        at.answer = Answer(text=CALL.text, calls=CALL.calls, before=gate)
+        asking = asyncio.create_task(at.ask())
+        await at.upstream.until(lambda upstream: bool(upstream.turns))
+        at.answer = CALL
+        # A second process with the same store compacts the same history meanwhile.
+        async with watched(at.upstream.url, store=store, compact_at=0.5, compact_keep_turns=1) as other:
+            assert (await other.send(at.session.body())).outcome == "compacted"
+        gate.open()
+        await asking
+        assert at.share > 0.5
+        await at.idle()
+        assert len(at.upstream.notes) == 1
 
 
 async def test_a_branch_that_left_before_them_does_not_find_them() -> None:
