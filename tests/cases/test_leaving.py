@@ -1,7 +1,6 @@
-"""Clients that leave, wait or come again, and connections that close: nothing stays, nothing done twice."""
+"""Clients that leave, wait or come again: nothing stays behind, and nothing is done twice."""
 
 import asyncio
-import json
 import logging
 from collections.abc import Callable
 
@@ -13,10 +12,10 @@ from tests.support import wire_bytes as wire
 from tests.support.agent_sessions import AgentSession, remembering_upstream
 from tests.support.answers import Answer
 from tests.support.formats import FORMATS, Format
-from tests.support.fronted import CHAT, OTHER, fronted, playing
+from tests.support.fronted import CHAT, fronted, playing
 from tests.support.gate import Gate
-from tests.support.raw_client import RawRequest, ask
-from tests.support.raw_upstream import Close, RawUpstream, Send, Stall, Step
+from tests.support.raw_client import RawRequest
+from tests.support.raw_upstream import Send, Stall, Step
 from tests.support.recorded import Recorded
 from tests.support.scripted import ScriptedUpstream
 from tests.support.watched import Watched, read, watched
@@ -236,52 +235,3 @@ async def test_p12_a_copy_that_leaves_stops_its_own_request_only() -> None:
 async def are_in_flight(proxy: Watched, number: int) -> None:
     while proxy.counted("proxy_in_flight_requests") != number:
         await asyncio.sleep(0)
-
-
-# Connections that the upstream closes
-
-
-@pytest.mark.parametrize("path", [CHAT, OTHER])
-@pytest.mark.parametrize("closed", [1, 2], ids=["once", "twice"])
-async def test_s34_a_pooled_connection_that_closes_is_replaced_once(path: str, closed: int) -> None:
-    def script(request: Recorded) -> list[Step]:
-        sent = [r for r in upstream.requests if r.path == path]
-        return [Close()] if 1 < len(sent) <= 1 + closed else [Send(wire.response(b'{"n":1}'))]
-
-    async with playing(script).running() as upstream, fronted(upstream.url) as url:
-        first, _ = await ask(url, path, body=TASK)
-        answer, body = await ask(url, path, body=TASK)
-    assert first.status == 200
-    if closed == 1:
-        assert (answer.status, body) == (200, b'{"n":1}')
-    else:
-        error = json.loads(body)["error"]
-        assert (answer.status, error["code"], error["type"]) == (502, "upstream_unreachable", "server_error")
-    assert len([r for r in upstream.requests if r.path == path]) == 3
-
-
-async def test_s34_a_request_of_which_a_byte_was_answered_is_not_sent_again() -> None:
-    def script(request: Recorded) -> list[Step]:
-        return [Send(b"HTTP/1.1 2"), Close()]
-
-    async with playing(script).running() as upstream, fronted(upstream.url) as url:
-        answer, _ = await ask(url, CHAT, body=TASK)
-    assert answer.status == 502
-    assert len([r for r in upstream.requests if r.is_chat]) == 1
-
-
-async def test_s34_a_connection_that_closes_on_notes_does_not_cost_them() -> None:
-    good = remembering_upstream(window=4096)
-    closed: list[Recorded] = []
-
-    def script(request: Recorded) -> list[Step] | None:
-        if closed or not request.is_chat or not good.is_notes(request):
-            return None
-        closed.append(request)
-        return [Close()]
-
-    async with good.running():
-        raw = RawUpstream(script=script, behind=good.url)
-        async with raw.running(), watched(raw.url) as proxy:
-            got = await proxy.send(AgentSession(name="alice").step(16).body())
-    assert (len(closed), got.outcome) == (1, "compacted")
