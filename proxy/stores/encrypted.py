@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from proxy.stores.base import Shelf
 from proxy.stores.sealing import Seal
 from proxy.stores.sqlite import SqliteStore
-from proxy.stores.sqlite_sealing import fits, seal_some
+from proxy.stores.sqlite_sealing import fits, seal_some, wipe
 
 OnUnreadable = Callable[[str], None]
 
@@ -49,8 +49,11 @@ class EncryptedStore:
         try:
             seals = await asyncio.to_thread(lambda: [Seal(key, inner.secret) for key in keys])
             store = cls(inner, seals, on_unreadable)
-            while await inner.do("sealing", lambda connection: seal_some(connection, seals[0])):
-                pass
+            sealed = 0
+            while some := await inner.do("sealing", lambda connection: seal_some(connection, seals[0])):
+                sealed += some
+            if sealed:
+                await inner.do("sealing", wipe)
             if not await inner.do("reading", store._fits):
                 store._tell("none of the newest entries was encrypted with a key that is given")
         except BaseException:

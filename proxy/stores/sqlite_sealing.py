@@ -1,8 +1,8 @@
 """
 Seal what an open SQLite file holds in the clear, and look whether a key fits the rest.
 
-What was readable must not stay readable in what SQLite no longer uses: freed pages are
-overwritten, and the log is cut off. Everything here blocks, and raises `sqlite3.Error`.
+What was readable must not stay readable in what SQLite no longer uses: the file is written
+anew, and its log cut off. Everything here blocks, and raises `sqlite3.Error`.
 """
 
 import sqlite3
@@ -21,7 +21,6 @@ _SAMPLE = 50
 
 def seal_some(connection: sqlite3.Connection, seal: Seal) -> int:
     """Seal up to `BATCH` entries that are readable; returns how many there were."""
-    connection.execute("PRAGMA secure_delete = ON")
     with transaction(connection):
         rows = connection.execute(
             "SELECT rowid, shelf, digest, value, used FROM entries"
@@ -36,12 +35,13 @@ def seal_some(connection: sqlite3.Connection, seal: Seal) -> int:
                 "INSERT OR IGNORE INTO entries (shelf, digest, value, bytes, used) VALUES (?, ?, ?, ?, ?)",
                 (shelf, place, sealed, len(place) + len(sealed) + ROW_BYTES, used),
             )
-    if not rows:
-        return 0
-    if len(rows) < BATCH:
-        # The log still holds the pages as they were before.
-        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     return len(rows)
+
+
+def wipe(connection: sqlite3.Connection) -> None:
+    """Leave nothing of what the file held before: neither in pages that are free, nor in the log."""
+    connection.execute("VACUUM")
+    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
 
 def fits(connection: sqlite3.Connection, opened: Callable[[Shelf, bytes, bytes], bytes | None]) -> bool:
