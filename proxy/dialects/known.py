@@ -137,6 +137,8 @@ class Items:
         self._most_bytes = most_bytes
         self._most_callers = most_callers
         self._callers: OrderedDict[Hashable, Known] = OrderedDict()
+        # Number of the body for which there is no more room.
+        self._filled_by = 0
 
     def of(self, caller: Hashable) -> Known:
         """What *caller* sent."""
@@ -153,18 +155,26 @@ class Items:
         """Keep *item*, unless it is huge, and drop what was unused for longest where there is no room."""
         raw = key[1]
         cost_bytes = _COPIES * len(raw) + _VALUE_BYTES + _INNER_BYTES * raw.count(b",")
-        if cost_bytes > self._most_bytes * _MOST_SHARE:
+        if cost_bytes > self._most_bytes * _MOST_SHARE or not self._has_room(cost_bytes):
             return
         item.cost_bytes = cost_bytes
         self.by_bytes[key] = item
         self.bytes += item.cost_bytes
-        if self.bytes > self._most_bytes:
+
+    def _has_room(self, cost_bytes: int) -> bool:
+        if self.bytes + cost_bytes > self._most_bytes and self._filled_by != self.bodies:
             self._make_room()
+        if self.bytes + cost_bytes <= self._most_bytes:
+            return True
+        self._filled_by = self.bodies
+        return False
 
     def _make_room(self) -> None:
         enough = self._most_bytes * (1 - _DROPPED_SHARE)
         for oldest, item in sorted(self.by_bytes.items(), key=lambda entry: entry[1].used):
-            if self.bytes <= enough:
+            # A history that is larger than all the room would push out its own beginning, and next
+            # time nothing of it would be known.
+            if self.bytes <= enough or item.used == self.bodies:
                 break
             del self.by_bytes[oldest]
             self.bytes -= item.cost_bytes

@@ -192,10 +192,11 @@ class _Reader:
             else:
                 item, end = self._item(at)
                 if item.cost_bytes:
-                    if before is not None:
-                        before.is_followed_by(item)
-                    elif not items:
+                    if before is None:
                         item.is_hinted(known.hints, name)
+                    elif before.cost_bytes:
+                        # What is not kept must not be held by what is.
+                        before.is_followed_by(item)
             items.append(item)
             before, expected = item, item.next
             sign = text[end]

@@ -130,6 +130,13 @@ HISTORIES: list[tuple[Dialect, list[dict[str, Any]]]] = [
 ]  # fmt: skip
 
 
+class Letters:
+    """A vocabulary of single characters."""
+
+    def encode_ordinary(self, text: str) -> list[int]:
+        return [ord(c) for c in text]
+
+
 def variants(history: list[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
     """Histories of the same messages: longer, shorter, without the first, turned round, twice."""
     yield history
@@ -147,7 +154,7 @@ def test_digests_keys_sizes_and_bytes_are_as_of_a_history_that_is_new(
     dialect: Dialect, history: list[dict[str, Any]]
 ) -> None:
     items = Items()
-    tokenizer = Tokenizer()
+    tokenizer, letters = Tokenizer(), Tokenizer(read=Letters)
     field = "input" if dialect is RESPONSES else "messages"
     for variant in variants(history):
         raw = json.dumps({"model": "m", field: variant}).encode()
@@ -164,9 +171,37 @@ def test_digests_keys_sizes_and_bytes_are_as_of_a_history_that_is_new(
                 ]
                 assert keys[0] == keys[1]
             assert dialect.render(known, views[0]) == dialect.render(new, views[1])
-        for count in (tokenizer, Tokenizer()):
-            assert count.messages(known.conversation.messages) == count.messages(new.conversation.messages)
+        for count in (tokenizer, letters):
+            fresh = dialect.parse(raw).conversation.messages
+            assert count.messages(known.conversation.messages) == count.messages(fresh)
         assert [m.joins for m in known.conversation.messages] == [m.joins for m in new.conversation.messages]
+
+
+def test_a_result_is_told_by_the_call_that_it_answers_not_by_its_bytes() -> None:
+    """Ids of calls have no meaning, so that the digests before the result are the same."""
+    items = Items()
+    result = {"role": "tool", "tool_call_id": "c", "content": "C"}
+    digests = []
+    for ids in ("cd", "dc"):
+        calls = [{"id": id_, "type": "function", "function": {"name": "f", "arguments": "{}"}} for id_ in ids]
+        said = [
+            {"role": "user", "content": "task"},
+            {"role": "assistant", "content": None, "tool_calls": calls},
+            result,
+        ]
+        raw = json.dumps({"messages": said}).encode()
+        digests.append(chain(b"seed", parsed(raw, items)))
+        assert digests[-1] == chain(b"seed", CHAT_COMPLETIONS.parse(raw).conversation)
+    assert digests[0][:3] == digests[1][:3]
+    assert digests[0][3] != digests[1][3]
+
+
+def test_a_number_is_not_known_by_its_beginning() -> None:
+    items = Items()
+    for digits in ("1" * 300, "1" * 301):
+        raw = b'{"p":%b,"m":[%b]}' % (digits.encode(), digits.encode())
+        assert read(raw, items) == read(raw)
+        assert read(raw, items)[0]["p"] == (digits, int(digits))
 
 
 def reached(items: Items) -> set[int]:
@@ -187,6 +222,8 @@ def test_what_is_kept_is_bounded_and_nothing_leads_to_what_was_dropped() -> None
         contents = [f"{session} {i} " + "text " * 100 for i in range(30)]
         for end in (10, 20, 30):
             parsed(messages(*contents[:end]), items)
+        # One that stays, and whose continuation does not.
+        parsed(messages("stays", *(["goes " * 100] if not session else [])), items)
         assert items.bytes <= 200_000
         assert items.bytes == sum(item.cost_bytes for item in items.by_bytes.values())
         assert reached(items) == {id(item) for item in items.by_bytes.values()}
@@ -195,9 +232,11 @@ def test_what_is_kept_is_bounded_and_nothing_leads_to_what_was_dropped() -> None
 def test_one_huge_message_does_not_push_out_the_others() -> None:
     items = Items(most_bytes=200_000)
     small = parsed(messages("task", "one"), items)
-    parsed(messages("task", "x" * 200_000), items)
+    parsed(messages("task", "x" * 200_000, "two"), items)
     assert parsed(messages("task", "one"), items).messages[1] is small.messages[1]
     assert items.bytes <= 200_000
+    # Nor is it held by what stood behind it.
+    assert reached(items) == {id(item) for item in items.by_bytes.values()}
 
 
 def test_many_small_values_count_for_what_they_take() -> None:
@@ -215,3 +254,22 @@ def test_callers_and_places_are_bounded() -> None:
     for i in range(1000):
         take_apart(json.dumps({f"field {i}": ["value " * 60]}).encode(), ("m",), known)
     assert len(known.hints) < 100
+
+
+def test_of_a_history_larger_than_the_room_the_beginning_stays_known() -> None:
+    items = Items(most_bytes=40_000)
+    said = [f"number {i} " + "x" * 600 for i in range(40)]
+    other = parsed(messages("another", "history"), items, "b")
+    first = parsed(messages(*said), items)
+    again = parsed(messages(*said, "and more"), items)
+    same = [a is b for a, b in zip(first.messages, again.messages, strict=False)]
+    known = same.count(True)
+    # About a third has room: its beginning, and no more is read again than has none.
+    assert 8 <= known < 40
+    assert same == [True] * known + [False] * (40 - known)
+    assert items.bytes <= 40_000
+    assert reached(items) == {id(item) for item in items.by_bytes.values()}
+    # What was longer unused had to go for it; a small history finds room afterwards.
+    assert parsed(messages("another", "history"), items, "b").messages[0] is not other.messages[0]
+    small = [parsed(messages("another", "history"), items, "b").messages[1] for _ in range(2)]
+    assert small[0] is small[1]
