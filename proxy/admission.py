@@ -110,14 +110,14 @@ class Room:
         self.most = most
         self.taken = 0
 
-    def take(self, size: int) -> None:
+    def take(self, size: int, own: int = 0) -> None:
         """
-        Have room for *size* more bytes.
+        Have room for *size* more bytes, for a request that has *own* already.
 
         Raises:
             Overloaded: If there is none.
         """
-        if self.taken and self.taken + size > self.most:
+        if self.taken > own and self.taken + size > self.most:
             raise Overloaded(
                 f"the bodies of the requests under way take {self.taken} bytes; try again soon, or raise "
                 "`limits.bodies_at_once_bytes` of the proxy"

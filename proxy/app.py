@@ -121,6 +121,7 @@ class Proxy:
             compactor=self.compactor_for(config.context),
             metrics=self.metrics,
             turnstile=self.turnstile,
+            room=self.room,
             renamed=Renamed(),
         )
         self.status = Status(

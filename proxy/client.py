@@ -135,7 +135,7 @@ class Client:
         while not self._body_read.is_set():
             piece = await self._next_piece()
             size += len(piece)
-            room.take(len(piece))
+            room.take(len(piece), own=self.held_bytes)
             self.held_bytes += len(piece)
             self._read.append(piece)
             if size > limit:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from proxy import headers as hd
+from proxy.admission import Room
 from proxy.asked import Asked, Outcome, Prepared
 from proxy.client import Client
 from proxy.compactor import Compactor
@@ -30,7 +31,7 @@ from proxy.notes_call import HEAD_BYTES
 from proxy.relay import STREAM_HEADERS, answer_headers, is_stream
 from proxy.renamed import Renamed
 from proxy.turnstile import Turnstile
-from proxy.understanding import understand
+from proxy.understanding import memory_of, understand
 from proxy.upstream import Response, Upstream
 
 # Of the end of a stream, for its usage; a whole answer has it anywhere.
@@ -57,6 +58,7 @@ class Services:
     compactor: Compactor
     metrics: Metrics
     turnstile: Turnstile
+    room: Room
     renamed: Renamed
     items: Items = field(default_factory=Items)
 
@@ -86,7 +88,7 @@ class Exchange:
         asked = self._understood(raw, url)
         prepared = UNREAD
         if asked is not None:
-            raw = raw if asked.plain is None else asked.plain
+            raw = self._held(raw, asked)
             begun = Begun()
             prepared = await self._prepared(asked, begun)
             if not begun.is_set():
@@ -106,6 +108,14 @@ class Exchange:
             await self._relay(asked, prepared, refused.response, refused.beginning)
             return
         await self._once(asked, again, raw, url, after=overflow)
+
+    def _held(self, raw: bytes, asked: Asked) -> bytes:
+        """The body without its coding, once there is room for it and for what was read of it."""
+        body = raw if asked.plain is None else asked.plain
+        more = max(0, memory_of(body) - len(raw))
+        self._services.room.take(more, own=self._client.held_bytes)
+        self._client.held_bytes += more
+        return body
 
     def _understood(self, raw: bytes, url: str) -> Asked | None:
         """The request in our words; None where it is to be forwarded untouched."""

@@ -17,6 +17,11 @@ from proxy.dialects.known import Items
 from proxy.encodings import decoded, is_known
 from proxy.errors import BodyTooLarge, HeldByServer, NotUnderstood
 
+# In memory; in a body it may have two.
+_BYTES_OF_A_VALUE = 64
+# What a short body becomes is not worth the counting.
+_SHORT_BYTES = 1024 * 1024
+
 
 class Untouched(StrEnum):
     """Why a request goes through as it came; label values."""
@@ -74,12 +79,16 @@ def understand(
     )
 
 
-def _may_hold_more_values(body: bytes, most: int) -> bool:
-    """
-    Whether the JSON may hold more than *most* values; too many are counted where texts hold commas.
+def memory_of(body: bytes) -> int:
+    """About how many bytes a body takes while it is worked on: of a long one its values as well."""
+    return len(body) + (_BYTES_OF_A_VALUE * _values(body) if len(body) > _SHORT_BYTES else 0)
 
-    A body of two bytes for each value takes fifty times its size in memory once it is parsed.
-    """
-    if len(body) <= 2 * most:
-        return False
-    return body.count(b",") + body.count(b"[") + body.count(b"{") > most
+
+def _may_hold_more_values(body: bytes, most: int) -> bool:
+    # A value takes two bytes at least.
+    return len(body) > 2 * most and _values(body) > most
+
+
+def _values(body: bytes) -> int:
+    """About how many values the JSON holds; more are counted where texts hold commas."""
+    return body.count(b",") + body.count(b"[") + body.count(b"{")

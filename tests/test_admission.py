@@ -139,4 +139,5 @@ def test_bodies_that_fit_no_more_are_sent_away() -> None:
     room.give_back(100)
     # A single one has to be let in: it would never find more room.
     room.take(1000)
-    assert room.taken == 1000
+    room.take(1000, own=1000)
+    assert room.taken == 2000

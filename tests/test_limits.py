@@ -295,6 +295,36 @@ async def test_bodies_that_have_no_room_are_sent_away() -> None:
         assert (await ask(url, CHAT, body=body))[0].status == 200
 
 
+@pytest.mark.parametrize(
+    ("body", "headers"),
+    [
+        pytest.param(
+            gzip.compress(b'{"messages":[{"role":"user","content":"hello"}]}' + b" " * 900_000),
+            [("Content-Encoding", "gzip")],
+            id="decompressed",
+        ),
+        pytest.param(
+            b'{"messages":[{"role":"user","content":"hello"}],"x":[' + b"1," * 600_000 + b"1]}",
+            [],
+            id="parsed",
+        ),
+    ],
+)
+async def test_what_a_body_becomes_needs_room_as_well(body: bytes, headers: list[tuple[str, str]]) -> None:
+    gate = Gate()
+    async with (
+        holding(gate).running() as upstream,
+        fronted(upstream.url, limits={"bodies_at_once_bytes": 1_500_000}) as url,
+    ):
+        # A single one is always let in.
+        first = asyncio.ensure_future(ask(url, CHAT, body=body, headers=headers))
+        await upstream.until(lambda u: len(at(u, CHAT)) == 1)
+        assert (await ask(url, CHAT, body=body, headers=headers))[0].status == 503
+        gate.open()
+        assert (await first)[0].status == 200
+        assert (await ask(url, CHAT, body=body, headers=headers))[0].status == 200
+
+
 async def test_notes_wait_for_each_other() -> None:
     gate = Gate()
     good = remembering_upstream(window=4096)
