@@ -17,6 +17,7 @@ from proxy.core.notes import Reason
 from proxy.core.plan import (
     Compact,
     Decision,
+    before_newest,
     before_prefill,
     cuts_within,
     has_rested,
@@ -121,7 +122,8 @@ class Compaction:
             decision = await asyncio.to_thread(self._decide, terms, look)
             if not isinstance(decision, Compact):
                 return None
-            noted = await self._before_prefill(terms, look)
+            # A prefill comes back with what the model added to it.
+            noted = await self._upto(terms, look, before_prefill(conversation))
             rewrite = await self._noting.compact(terms, noted, decision.replaced, is_step=False)
             if isinstance(rewrite, Rewrite):
                 return rewrite
@@ -148,7 +150,7 @@ class Compaction:
 
     def _is_worth_it(self, terms: Terms, look: Look) -> bool:
         return self._next_step(terms, look) is not None or (
-            look.total <= terms.notes_room and isinstance(self._decide(terms, look), Compact)
+            look.total - _newest(look) <= terms.notes_room and isinstance(self._decide(terms, look), Compact)
         )
 
     def _kept(self, terms: Terms, look: Look) -> Callable[[int], int]:
@@ -164,30 +166,25 @@ class Compaction:
             terms.budget,
             policy=terms.policy,
             kept=self._kept(terms, look),
+            room=terms.notes_room,
             forced=forced or terms.trigger is Trigger.OVERFLOW,
         )
 
     def _next_step(self, terms: Terms, look: Look) -> int | None:
         """
-        How far the next step goes; None where one set of notes over the whole view will do.
+        How far the next step goes; None where one set of notes over all but the newest turn will do.
 
-        It will not do where the view does not fit with the notes, nor where the newest
-        turn alone is too large to fit beside them: that is trimmed afterwards.
+        It will not do where that does not fit with the notes.
         """
-        sizes, conversation, budget = look.measured.sizes, look.conversation, terms.budget
-        if not conversation.turns or (budget.fits(look.total) and look.total <= terms.notes_room):
+        if look.total - _newest(look) <= terms.notes_room:
             return None
-        newest = sum(sizes.whole[conversation.turns[-1].start - conversation.brief_end :])
-        can_fit = sizes.fixed + newest + terms.policy.notes_max <= budget.limit
-        if look.total <= terms.notes_room and can_fit:
-            return None
-        if budget.fits(look.total) and not isinstance(self._decide(terms, look), Compact):
+        if terms.budget.fits(look.total) and not isinstance(self._decide(terms, look), Compact):
             return None
         return step(
-            conversation,
+            look.conversation,
             look.rewrite,
-            sizes,
-            budget,
+            look.measured.sizes,
+            terms.budget,
             policy=terms.policy,
             kept=self._kept(terms, look),
             room=terms.notes_room,
@@ -197,7 +194,6 @@ class Compaction:
     async def _make(self, terms: Terms, past: Past, look: Look) -> Made:
         made = Made(rewrite=look.rewrite)
         whole = look.conversation
-        steps = 0
         try:
             while (upto := await asyncio.to_thread(self._next_step, terms, look)) is not None:
                 part = await self._part(terms, look, upto)
@@ -213,18 +209,22 @@ class Compaction:
                     # An older compaction was stored here first: the same step would follow for ever.
                     return made
                 made = Made(rewrite=rewrite, compacted=True)
-                steps += 1
                 look = await self._looking.look(terms.asked, whole, rewrite, terms.found, terms.budget)
             # Steps and what follows them are one compaction, so that the next request finds a view
-            # that rests. But what the newest turn alone fills is not noted before the model saw it.
-            is_newest = steps == 1 and _is_newest_left(look)
-            rests = terms.budget.fits(look.total) if is_newest else terms.budget.will_rest(look.total)
-            if look.total > terms.notes_room or (made.compacted and rests):
+            # that rests.
+            if made.compacted and terms.budget.will_rest(look.total):
                 return made
             decision = await asyncio.to_thread(self._decide, terms, look, forced=made.compacted)
             if isinstance(decision, Compact):
-                noted = await self._before_prefill(terms, look)
-                rewrite = await self._noting.compact(terms, noted, decision.replaced, is_step=False)
+                noted = await self._before_newest(terms, look)
+                if noted.total > terms.notes_room:
+                    return made
+                # A newest turn that cannot fit beside any notes is trimmed afterwards.
+                fixed, newest = look.measured.sizes.fixed, _newest(look)
+                can_fit = fixed + newest + terms.policy.notes_max <= terms.budget.limit
+                rewrite = await self._noting.compact(
+                    terms, noted, decision.replaced, whole=look, is_step=not can_fit
+                )
                 if isinstance(rewrite, Refused):
                     return await self._refused(terms, past, made, look, rewrite)
                 made = Made(rewrite=rewrite, compacted=True)
@@ -237,14 +237,18 @@ class Compaction:
             log_fault("notes", self._metrics.faults.inc)
             return await self._gave_up(terms, past, made, look, Reason.FAULT)
 
-    async def _before_prefill(self, terms: Terms, look: Look) -> Look:
+    async def _before_newest(self, terms: Terms, look: Look) -> Look:
         """
-        The view without a prefill.
+        The view without the newest turn, which stays whatever comes of it.
 
-        That message comes back with what the model added to it, so that notes that had seen
-        it would never be found again.
+        That is what the server was sent last, so that all of it is cached: notes over the newest
+        turn as well would have it processed twice, for them and again behind the block.
         """
-        conversation, upto = look.conversation, before_prefill(look.conversation)
+        return await self._upto(terms, look, before_newest(look.conversation))
+
+    async def _upto(self, terms: Terms, look: Look, upto: int) -> Look:
+        """The view of the first *upto* messages after the brief."""
+        conversation = look.conversation
         if conversation.brief_end + upto == len(conversation.messages):
             return look
         part = prefix(conversation, upto)
@@ -299,7 +303,7 @@ class Compaction:
         return replace(made, failed=True)
 
 
-def _is_newest_left(look: Look) -> bool:
-    """Whether all turns but the newest are replaced."""
-    conversation, replaced = look.conversation, look.rewrite.replaced if look.rewrite else 0
-    return bool(conversation.turns) and conversation.turns[-1].start - conversation.brief_end <= replaced
+def _newest(look: Look) -> int:
+    """Tokens of the newest turn as it is shown; 0 without turns."""
+    conversation = look.conversation
+    return sum(look.measured.sizes.shown[before_newest(conversation) :]) if conversation.turns else 0

@@ -145,6 +145,7 @@ class Looking:
             policy=Policy(
                 keep_turns=config.compact_keep_turns,
                 min_gain=config.compact_min_gain,
+                worth=config.compact_worth,
                 notes_max=notes_max,
             ),
             rooms=Rooms(

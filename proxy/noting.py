@@ -20,7 +20,7 @@ from proxy.core.evidence import evidence_of, spoken_texts
 from proxy.core.language import detect_language
 from proxy.core.notes import RETRY_COPY, Flag, Reason, Rejected, instruct
 from proxy.core.overflow import Overflow
-from proxy.core.plan import next_turn_end
+from proxy.core.plan import before_prefill, next_turn_end
 from proxy.core.rewrite import Rewrite
 from proxy.core.said import said_by_user
 from proxy.dialects.base import NotesFormat, Usage
@@ -81,15 +81,20 @@ class Noting:
         self._looking = looking
         self._metrics = metrics
 
-    async def compact(self, terms: Terms, look: Look, replaced: int, *, is_step: bool) -> Rewrite | Refused:
+    async def compact(
+        self, terms: Terms, look: Look, replaced: int, *, is_step: bool, whole: Look | None = None
+    ) -> Rewrite | Refused:
         """
         Replace the first *replaced* messages after the brief by notes over the view of *look*.
 
         Returns the rewrite that is stored now, or why there is none. A step may leave a
-        view that is still over the budget; what follows it brings it down.
+        view that is still over the budget; what follows it brings it down. *whole* is the view
+        that it is made for, where *look* leaves out the newest turn, and whose history it is
+        stored under: that applies where it goes on, and nowhere else.
         """
         started = time.monotonic()
-        conversation = look.conversation
+        shown = whole or look
+        conversation = shown.conversation
         end = conversation.brief_end
         written = await self._write(terms, look, replaced)
         if isinstance(written, Refused):
@@ -98,17 +103,19 @@ class Noting:
             render_block, conversation, replaced, Notes(text=written.notes), terms.rooms, terms.count
         )
         before = look.rewrite or Rewrite(seen=0)
-        seen = len(conversation.messages) - end
+        # A prefill comes back with what the model added to it: under it nothing would be found again.
+        seen = before_prefill(conversation) if whole else len(conversation.messages) - end
+        rests_from = next_turn_end(terms.asked.parsed.conversation, seen) if is_step and not whole else seen
         rewrite = Rewrite(
             seen=seen,
             replaced=replaced,
             block=block,
             notes=written.notes,
             folds=before.folds + bool(before.notes),
-            compacted_at=next_turn_end(terms.asked.parsed.conversation, seen) if is_step else seen,
+            compacted_at=rests_from,
         )
         after = await self._looking.look(terms.asked, conversation, rewrite, terms.found, terms.budget)
-        if after.total > look.total - _LEAST_GAIN * terms.budget.limit:
+        if after.total > shown.total - _LEAST_GAIN * terms.budget.limit:
             return Refused(Reason.NO_GAIN)
         if not is_step and not terms.budget.fits(after.total):
             return Refused(Reason.STILL_OVER)
@@ -116,7 +123,7 @@ class Noting:
         keep = self._rewrites.keep_ahead if is_ahead else self._rewrites.keep
         rewrite = await keep(terms.digests, conversation, rewrite)
         seconds = time.monotonic() - started
-        self._tell(terms, look, after, rewrite=rewrite, written=written, seconds=seconds)
+        self._tell(terms, shown, after, rewrite=rewrite, written=written, seconds=seconds)
         return rewrite
 
     async def _write(self, terms: Terms, look: Look, replaced: int) -> _Written | Refused:

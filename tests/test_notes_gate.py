@@ -152,8 +152,7 @@ async def test_a_second_word_may_help(first: Answer, says: str) -> None:
     upstream = remembering_upstream(window=WINDOW)
     notes_are(upstream, first, Answer(text=GOOD))
     alice = session()
-    alice.messages[-1]["content"] += " " + LINE.strip()
-    alice.messages[-1]["content"] = LINE.strip()
+    alice.messages[-3]["content"] = LINE.strip()
     async with upstream.running(), watched(upstream.url) as proxy:
         got = await proxy.send(alice.body())
     assert got.outcome == "compacted"
@@ -169,7 +168,7 @@ async def test_a_copy_that_comes_again_is_used_and_flagged() -> None:
     upstream = remembering_upstream(window=WINDOW)
     notes_are(upstream, Answer(text=LINE.strip()))
     alice = session()
-    alice.messages[-1]["content"] = LINE.strip()
+    alice.messages[-3]["content"] = LINE.strip()
     async with upstream.running(), watched(upstream.url) as proxy:
         got = await proxy.send(alice.body())
     assert got.outcome == "compacted"

@@ -144,7 +144,7 @@ async def test_notes_are_asked_for_in_the_language_of_the_user(language: str, br
         say(messages, f"<environment_context>{environment}</environment_context>")
         block = block_of(await until_compacted(proxy, messages))
     (asked,) = notes_asked(upstream)
-    assert f"Write the record in {language}," in asked
+    assert f"Write in {language}," in asked
     assert later in block
     assert "environment_context" not in block
 

@@ -16,6 +16,7 @@ from proxy.replay import NoRequest, Replayed, replay
 from proxy.replay_files import Unreadable, read_bodies
 from proxy.replay_upstream import Cache
 from proxy.terminal import Screen
+from tests.support.early import EARLY
 from tests.watching.watched import Agent, watched
 
 WINDOW = 8192
@@ -34,7 +35,7 @@ def replayed(
 ) -> Replayed:
     file = tmp_path / "session.json"
     file.write_text(json.dumps(body))
-    config = Config(context=ContextConfig(**({"window": WINDOW} | context)))
+    config = Config(context=ContextConfig(**(EARLY | {"window": WINDOW} | context)))
     return replay(config, read_bodies(file), notes_tokens=notes_tokens)
 
 

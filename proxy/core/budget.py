@@ -17,7 +17,7 @@ _RESERVE_DIVISOR, _RESERVE_LEAST, _RESERVE_MOST = 8, 1024, 8192
 # A request's own limit is often far more than it will use: believed up to this share.
 _LARGEST_SHARE_DIVISOR = 4
 # Over this share of the budget a compaction is worth a smaller gain.
-_PRESSING_SHARE = 0.9
+_PRESSING_SHARE = 0.95
 # Within this share of a limit an estimate is too rough.
 _NEAR_SHARE = 0.1
 
@@ -39,7 +39,7 @@ class Budget:
 
     window: int
     reserve: int
-    compact_at: float = 0.6
+    compact_at: float = 0.85
     compact_to: float = 0.25
 
     def __post_init__(self) -> None:
@@ -53,7 +53,7 @@ class Budget:
         if self.compact_at and not 0 < self.compact_to < self.compact_at <= 1:
             raise ConfigError(
                 f"budget: need 0 < compact_to < compact_at <= 1, got {self.compact_to} "
-                f"and {self.compact_at}; leave both out for 0.25 and 0.6"
+                f"and {self.compact_at}; leave both out for 0.25 and 0.85"
             )
 
     @property

@@ -17,7 +17,7 @@ from proxy.core.rewrite import Rewrite
 # nearly full, less gain is worth that.
 PRESSING_GAIN = 0.05
 # The tail gets this share of the budget, even where tools and brief leave none.
-_LEAST_TAIL_SHARE = 0.1
+_LEAST_TAIL_SHARE = 0.05
 # Notes of few turns are short.
 _NOTES_DIVISOR = 3
 # Turns after a compaction in which there is no other, except after an overflow.
@@ -30,11 +30,14 @@ class Policy:
     Attributes:
         keep_turns: Most turns of the tail.
         min_gain: Share of the budget that a compaction has to gain.
+        worth: How many times what the server has to process again a compaction has to gain, as
+            long as there is time to wait for that.
         notes_max: Most tokens of a set of notes.
     """
 
     keep_turns: int = 3
     min_gain: float = 0.15
+    worth: float = 0.0
     notes_max: int
 
 
@@ -114,6 +117,7 @@ def plan(
     *,
     policy: Policy,
     kept: Callable[[int], int],
+    room: int | None = None,
     forced: bool = False,
 ) -> Decision:
     """
@@ -127,6 +131,7 @@ def plan(
         policy: How much to keep.
         kept: For a number of replaced messages, the size of what the block keeps of
             them besides notes (user messages, ledger, frame).
+        room: The longest view that notes can be made over; None for no limit.
         forced: After an overflow answer: the view does not fit, whatever its size says.
     """
     total = sizes.total
@@ -137,7 +142,8 @@ def plan(
     before = rewrite.replaced if rewrite else 0
     if not forced and not has_rested(conversation, rewrite):
         return Leave(Why.TOO_SOON)
-    pressing = forced or budget.is_pressing(total)
+    # Later the view might not be one that notes can be made over.
+    pressing = forced or budget.is_pressing(total) or (room is not None and total > room)
     least = (PRESSING_GAIN if pressing else max(policy.min_gain, PRESSING_GAIN)) * budget.limit
     for tail_turns in range(min(policy.keep_turns, len(conversation.turns) - 1), 0, -1):
         replaced = conversation.turns[-tail_turns].start - conversation.brief_end
@@ -147,10 +153,12 @@ def plan(
         notes = min(policy.notes_max, sum(sizes.shown[before:replaced]) // _NOTES_DIVISOR + sizes.block)
         tail = sum(sizes.whole[replaced:])
         aim = budget.compact_to * budget.limit - sizes.fixed - keeps - policy.notes_max
-        room = max(aim, _LEAST_TAIL_SHARE * budget.limit)
-        if tail_turns > 1 and tail > room:
+        if tail_turns > 1 and tail > max(aim, _LEAST_TAIL_SHARE * budget.limit):
             continue
-        if total - (sizes.fixed + keeps + notes + tail) >= least:
+        # What the server has to process again: all that follows the brief but the newest turn.
+        again = keeps + notes + sum(sizes.whole[replaced : before_newest(conversation)])
+        worth = 0 if pressing else policy.worth * again
+        if total - (sizes.fixed + keeps + notes + tail) >= max(least, worth):
             return Compact(replaced=replaced, tail_turns=tail_turns)
     return Leave(Why.NO_GAIN)
 
@@ -216,6 +224,11 @@ def before_prefill(conversation: Conversation) -> int:
         and not conversation.messages[last].calls
     )
     return last + (not is_prefill) - conversation.brief_end
+
+
+def before_newest(conversation: Conversation) -> int:
+    """How many messages stand after the brief and before the newest turn; 0 without turns."""
+    return conversation.turns[-1].start - conversation.brief_end if conversation.turns else 0
 
 
 def cuts_within(rewrite: Rewrite | None, upto: int) -> Rewrite | None:

@@ -20,6 +20,7 @@ from tests.agents.agents import DONE, TASK, Agent, Place
 from tests.agents.seen import Run, is_work
 from tests.support.agent_sessions import NOTES_MARKER
 from tests.support.answers import Answer
+from tests.support.early import EARLY
 from tests.support.prompts import Rule
 from tests.support.recorded import Recorded
 from tests.support.scripted import ScriptedUpstream
@@ -80,7 +81,8 @@ async def run(agent: Agent, folder: Path) -> Run:
     upstream.script = _Model(agent, list(marks), upstream)
     store = StoreConfig(kind="sqlite", path=str(folder / "store.sqlite3"))
     async with upstream.running(), _catching() as (outside, trap):
-        config = Config(upstream=UpstreamConfig(url=upstream.url), context=ContextConfig(), store=store)
+        to = UpstreamConfig(url=upstream.url)
+        config = Config(upstream=to, context=ContextConfig(**EARLY), store=store)
         app = make_app(config, {})
         async with serving(app, grace_seconds=1, config=server_config(app)) as url:
             place = Place(url=url, home=home, work=work)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from proxy.core.budget import Budget, reserve_for
 from proxy.errors import ConfigError
 
-BUDGET = Budget(window=1_100, reserve=100)
+BUDGET = Budget(window=1_100, reserve=100, compact_at=0.6)
 
 
 @pytest.mark.parametrize(
@@ -15,8 +15,8 @@ BUDGET = Budget(window=1_100, reserve=100)
     [
         pytest.param(600, False, False, True, id="at compact_at: left alone"),
         pytest.param(601, True, False, True, id="past compact_at"),
-        pytest.param(900, True, False, True, id="at nine tenths"),
-        pytest.param(901, True, True, True, id="past nine tenths"),
+        pytest.param(950, True, False, True, id="at nineteen twentieths"),
+        pytest.param(951, True, True, True, id="past nineteen twentieths"),
         pytest.param(1_000, True, True, True, id="just full"),
         pytest.param(1_001, True, True, False, id="one too many"),
     ],
@@ -33,7 +33,7 @@ def test_compaction_that_is_switched_off_is_never_due() -> None:
 
 
 def test_pressing_is_never_before_compact_at() -> None:
-    assert not Budget(window=1_100, reserve=100, compact_at=0.95).is_pressing(940)
+    assert not Budget(window=1_100, reserve=100, compact_at=0.98).is_pressing(970)
 
 
 @pytest.mark.parametrize("prompt", [540, 600, 660, 900, 1_000, 1_100])
@@ -54,7 +54,7 @@ def test_far_from_every_limit(prompt: int) -> None:
         pytest.param({"compact_at": 0.2}, "need 0 < compact_to < compact_at <= 1", id="compact_to above"),
         pytest.param({"compact_at": 1.5}, "got 0.25 and 1.5", id="more than all"),
         pytest.param({"compact_at": 0.25}, "got 0.25 and 0.25", id="no gap between them"),
-        pytest.param({"compact_to": 0.0}, "leave both out for 0.25 and 0.6", id="compact_to of nothing"),
+        pytest.param({"compact_to": 0.0}, "leave both out for 0.25 and 0.85", id="compact_to of nothing"),
     ],
 )
 def test_what_cannot_work_is_an_error_with_its_remedy(settings: dict[str, float], says: str) -> None:

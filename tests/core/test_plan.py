@@ -28,7 +28,7 @@ from proxy.core.plan import (
 )
 from proxy.core.rewrite import Rewrite
 
-BUDGET = Budget(window=1_100, reserve=100)
+BUDGET = Budget(window=1_100, reserve=100, compact_at=0.6)
 POLICY = Policy(notes_max=50)
 
 
@@ -72,7 +72,7 @@ def decide(turns: Sequence[int], rewrite: Rewrite | None = None, **changed: obje
         pytest.param([], Leave(Why.FITS), id="no turn"),
         pytest.param([900], Leave(Why.ONE_TURN), id="one turn: the model has not seen its results"),
         pytest.param(
-            [50] * 11, Compact(replaced=18, tail_turns=2), id="as many turns as compact_to leaves room for"
+            [40] * 13, Compact(replaced=22, tail_turns=2), id="as many turns as compact_to leaves room for"
         ),
         pytest.param([20] * 30, Compact(replaced=54, tail_turns=3), id="never more than three"),
         pytest.param([300, 300, 300], Compact(replaced=4, tail_turns=1), id="the last, however large"),
@@ -87,6 +87,41 @@ def test_a_smaller_gain_will_do_when_the_window_is_nearly_full() -> None:
     # 160 replaced become 20 + 50: 90 of 1000.
     assert decide([160, 500]) == Leave(Why.NO_GAIN)
     assert decide([160, 700]) == Compact(replaced=2, tail_turns=1)
+
+
+@pytest.mark.parametrize(
+    ("turns", "room", "is_due"),
+    [
+        # A block of 100 and 50 for notes: three times that, besides these.
+        pytest.param([600, 20], None, True, id="just three times what is processed again"),
+        pytest.param([599, 20], None, False, id="one less"),
+        pytest.param([599, 251], None, False, id="at nineteen twentieths"),
+        pytest.param([599, 252], None, True, id="past them there is no time to wait"),
+        pytest.param([599, 20], 719, False, id="notes can be made over all of it"),
+        pytest.param([599, 20], 718, True, id="later they could not"),
+        pytest.param([770, 10, 20], None, True, id="with a turn that is kept beside the newest"),
+    ],
+)
+def test_it_waits_until_it_is_worth_it(turns: list[int], room: int | None, is_due: bool) -> None:
+    decision = plan(
+        talk(len(turns)),
+        None,
+        sizes(turns),
+        BUDGET,
+        policy=Policy(notes_max=50, worth=3),
+        kept=lambda _: 100,
+        room=room,
+    )
+    assert isinstance(decision, Compact) is is_due
+
+
+def test_a_turn_kept_beside_the_newest_is_processed_again_the_newest_is_not() -> None:
+    policy = Policy(notes_max=50, worth=3)
+    # 450 to be gained with one of 20 beside it, 390 without.
+    for oldest, tail_turns in ((580, 2), (579, 1)):
+        decision = plan(talk(3), None, sizes([oldest, 20, 20]), BUDGET, policy=policy, kept=lambda _: 80)
+        assert isinstance(decision, Compact)
+        assert decision.tail_turns == tail_turns, oldest
 
 
 def test_what_the_block_keeps_counts_against_the_gain() -> None:
@@ -264,8 +299,8 @@ def test_the_least_gain(turns: list[int], rewrite: Rewrite | None, tail_turns: i
     [
         pytest.param(0, [90, 90], 2, id="just what compact_to leaves"),
         pytest.param(0, [90, 91], 1, id="one more than that"),
-        pytest.param(100, [50, 50], 2, id="just a tenth, where compact_to leaves less"),
-        pytest.param(100, [50, 51], 1, id="one more than a tenth"),
+        pytest.param(130, [25, 25], 2, id="just a twentieth, where compact_to leaves less"),
+        pytest.param(130, [25, 26], 1, id="one more than a twentieth"),
     ],
 )
 def test_the_room_of_the_tail(fixed: int, tail: list[int], tail_turns: int) -> None:

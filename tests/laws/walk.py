@@ -18,10 +18,12 @@ from proxy.core.plan import (
     Compact,
     Policy,
     Sizes,
+    before_newest,
     before_prefill,
     cuts_within,
     has_rested,
     last_turn_start,
+    next_turn_end,
     plan,
     prefix,
     step,
@@ -235,7 +237,7 @@ class Walker:
         if not has_rested(conversation, rewrite):
             return rewrite
         # A history that arrives whole: in steps over what notes can be made over.
-        while measure(conversation, rewrite).total > self.notes_room:
+        while _before(measure(conversation, rewrite), conversation) > self.notes_room:
             upto = step(
                 conversation,
                 rewrite,
@@ -252,7 +254,8 @@ class Walker:
             sizes = measure(part, shown)
             if sizes.total > self.notes_room and self.trim(part, shown, sizes, self.notes_room) is None:
                 return rewrite
-            made = self._note(part, digests, rewrite, last_turn_start(conversation, upto), sizes.total)
+            replaced = last_turn_start(conversation, upto)
+            made = self._note(conversation, part, digests, rewrite, replaced=replaced, size=sizes.total)
             if made is None:
                 return rewrite
             if rewrite and made.replaced <= rewrite.replaced:
@@ -261,33 +264,49 @@ class Walker:
         sizes = measure(conversation, rewrite)
         if not self.budget.is_over(sizes.total):
             return rewrite
-        decision = plan(conversation, rewrite, sizes, self.budget, policy=self.policy, kept=kept)
+        room = self.notes_room
+        decision = plan(conversation, rewrite, sizes, self.budget, policy=self.policy, kept=kept, room=room)
         if isinstance(decision, Compact):
-            noted = prefix(conversation, before_prefill(conversation))
-            made = self._note(noted, digests, rewrite, decision.replaced, sizes.total)
+            made = self._note(
+                conversation,
+                prefix(conversation, before_newest(conversation)),
+                digests,
+                rewrite,
+                replaced=decision.replaced,
+                size=_before(sizes, conversation),
+                seen=before_prefill(conversation),
+            )
             return made or rewrite
         return rewrite
 
     def _note(
         self,
+        whole: Conversation,
         conversation: Conversation,
         digests: tuple[bytes, ...],
         rewrite: Rewrite | None,
+        *,
         replaced: int,
         size: int,
+        seen: int | None = None,
     ) -> Rewrite | None:
         written = self._write(conversation, rewrite)
         if written is None:
             return None
-        seen = len(conversation.messages) - conversation.brief_end
+        upto = len(conversation.messages) - conversation.brief_end
         made = Rewrite(
-            seen=seen,
+            seen=seen or upto,
             replaced=replaced,
-            block=render_block(conversation, replaced, Notes(text=written), self.rooms, tokens),
+            block=render_block(whole, replaced, Notes(text=written), self.rooms, tokens),
             notes=written,
             folds=(rewrite.folds + bool(rewrite.notes)) if rewrite else 0,
-            compacted_at=seen,
+            compacted_at=seen or next_turn_end(whole, upto),
         )
         if measure(conversation, made).total >= size:
             return None
-        return finish(self._rewrites.keep(digests, conversation, made))
+        return finish(self._rewrites.keep(digests, whole, made))
+
+
+def _before(sizes: Sizes, conversation: Conversation) -> int:
+    """Tokens of a view without its newest turn."""
+    return sizes.total - sum(sizes.shown[before_newest(conversation) :])

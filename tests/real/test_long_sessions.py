@@ -120,20 +120,15 @@ async def test_an_ordinary_turn_costs_what_it_adds(seen: Seen) -> None:
     assert [(processed, added) for processed, added in costs if processed > 1.1 * added] == []
 
 
-async def test_notes_cost_the_new_turn_and_the_instruction(seen: Seen) -> None:
-    """
-    What the server has processed for the request before is not processed again for notes.
-
-    Of what can be cached that is all; of the whole notes request it is the more the smaller a turn is
-    beside the window.
-    """
+async def test_notes_cost_the_instruction(seen: Seen) -> None:
+    """They run over the request before, all of which the server has: nothing else is processed for them."""
     turns = seen.played.turns
     assert turns[0].notes == ()
     for before, turn in pairwise(turns):
         known = before.sent.prompt
         for notes in turn.notes:
             assert notes.cached >= 0.95 * known
-            assert notes.processed <= 1.1 * (notes.prompt - known)
+            assert notes.processed <= 1.1 * (notes.prompt - known) + OPENING
             # A correction finds the view there.
             known = notes.prompt - OPENING
 
@@ -141,14 +136,16 @@ async def test_notes_cost_the_new_turn_and_the_instruction(seen: Seen) -> None:
 async def test_brief_and_last_turn_reach_the_server_word_for_word(seen: Seen) -> None:
     for turn in seen.played.turns:
         brief, last = brief_and_last_turn(turn.messages)
+        _, noted = brief_and_last_turn(turn.messages[: len(turn.messages) - len(last)])
         for passed in (*turn.notes, turn.sent):
             messages = passed.request.messages
             # The last message of the brief carries the block, if there is one.
             assert messages[: len(brief) - 1] == brief[:-1]
             assert messages[len(brief) - 1]["content"].startswith(brief[-1]["content"])
-            if last and passed.is_notes:
-                assert messages[-len(last) : -1] == last[:-1]
-                assert messages[-1]["content"].startswith(last[-1]["content"])
+            if passed.is_notes:
+                # The newest turn is none of theirs: it stays, and is new to the server.
+                assert messages[-len(noted) : -1] == noted[:-1]
+                assert messages[-1]["content"].startswith(noted[-1]["content"])
             elif last:
                 assert b",".join(map(wire, last)) + b"]" in passed.body
 

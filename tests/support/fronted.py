@@ -14,6 +14,7 @@ from proxy.config import Config, ContextConfig, MetricsConfig, ServerConfig, Sto
 from proxy.config_limits import LimitsConfig
 from proxy.serve import server_config
 from tests.support import wire_bytes
+from tests.support.early import EARLY
 from tests.support.raw_client import ask
 from tests.support.raw_upstream import RawUpstream, Send, Step
 from tests.support.recorded import Recorded
@@ -53,7 +54,7 @@ async def fronted(
     config = Config(
         server=ServerConfig(**server or {}),
         upstream=UpstreamConfig(url=upstream, **reach or {}),
-        context=ContextConfig(**context or {}),
+        context=ContextConfig(**(EARLY | (context or {}))),
         limits=LimitsConfig(**limits or {}),
         store=store,
         metrics=MetricsConfig(enabled=metrics),

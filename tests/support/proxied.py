@@ -12,6 +12,7 @@ from typing import Any
 
 from proxy.app import make_app
 from proxy.config import Config, ContextConfig, StoreConfig, UpstreamConfig, UpstreamKind
+from tests.support.early import EARLY
 from tests.support.raw_client import ask
 from tests.support.recorded import Recorded
 from tests.support.scripted import ScriptedUpstream
@@ -98,7 +99,9 @@ async def proxied(
 ) -> AsyncIterator[Proxied]:
     """A proxy of its own before the running *upstream*; *context* are members of `[context]`."""
     config = Config(
-        upstream=UpstreamConfig(url=upstream.url, kind=kind), context=ContextConfig(**context), store=store
+        upstream=UpstreamConfig(url=upstream.url, kind=kind),
+        context=ContextConfig(**(EARLY | context)),
+        store=store,
     )
     async with serving(make_app(config, {})) as url:
         yield Proxied(url, upstream)

@@ -15,6 +15,7 @@ from proxy.app import Proxy, make_app
 from proxy.config import Config, ContextConfig, StoreConfig, UpstreamConfig
 from tests.support.agent_sessions import NOTES_MARKER
 from tests.support.answers import Answer
+from tests.support.early import EARLY
 from tests.support.gate import Gate
 from tests.support.prompts import STRICT
 from tests.support.recorded import Recorded
@@ -85,7 +86,7 @@ def tool_agent(*, beats: bool = False, turns: int = TURNS) -> Iterator[ToolAgent
             config = Config(
                 upstream=UpstreamConfig(url=upstream.url),
                 # Where no test waits for a heartbeat, none comes.
-                context=ContextConfig(keepalive_seconds=0.02 if beats else 3600.0),
+                context=ContextConfig(**EARLY, keepalive_seconds=0.02 if beats else 3600.0),
                 store=StoreConfig(kind="memory"),
             )
             app = make_app(config, {})

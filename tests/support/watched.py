@@ -14,6 +14,7 @@ from typing import Any
 
 from proxy.app import Proxy, make_app
 from proxy.config import Config, ContextConfig, StoreConfig, UpstreamConfig
+from tests.support.early import EARLY
 from tests.support.raw_client import RawAnswer, RawRequest
 from tests.support.serving import serving
 
@@ -139,7 +140,7 @@ async def watched(
     """
     config = Config(
         upstream=UpstreamConfig(url=upstream_url, **(upstream or {})),
-        context=ContextConfig(**context),
+        context=ContextConfig(**(EARLY | context)),
         store=store,
     )
     app = make_app(config, {})

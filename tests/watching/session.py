@@ -16,6 +16,7 @@ from typing import Any
 from proxy.app import Proxy, make_app
 from proxy.config import Config, ContextConfig, StoreConfig, UpstreamConfig
 from tests.support.answers import Answer
+from tests.support.early import EARLY
 from tests.support.gate import Gate
 from tests.support.raw_client import RawRequest, ask
 from tests.support.recorded import Recorded
@@ -107,7 +108,7 @@ _SLOW_NOTES = "\n".join(f"- Step {i}: module_{i}.py was read and left as it was.
 def _config(url: str, store: Path) -> Config:
     return Config(
         upstream=UpstreamConfig(url=url),
-        context=ContextConfig(keepalive_seconds=0.02),
+        context=ContextConfig(**EARLY, keepalive_seconds=0.02),
         store=StoreConfig(kind="sqlite", path=str(store)),
     )
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from proxy.app import Proxy, make_app
 from proxy.config import Config, ContextConfig, StatusConfig, StoreConfig, UpstreamConfig
+from tests.support.early import EARLY
 from tests.support.raw_client import ask
 from tests.support.scripted import ScriptedUpstream
 from tests.support.serving import serving
@@ -97,7 +98,7 @@ async def watched(
         config = Config(
             upstream=UpstreamConfig(url=upstream.url),
             store=StoreConfig(kind="memory"),
-            context=ContextConfig(**context),
+            context=ContextConfig(**(EARLY | context)),
             status=StatusConfig(show_content=show_content, enabled=enabled),
         )
         app = make_app(config, {})
