@@ -177,6 +177,8 @@ class Proxy:
                 raise NoSuchMethod(
                     "this is no forward proxy; set it as the base URL of your client instead of as its proxy"
                 )
+            if client.method == "TRACE" and self.upstream.adds_key:
+                raise NoSuchMethod("TRACE answers with what the upstream was sent, and so with its key")
             if climbs(client.raw_path):
                 raise BadPath("the path has a segment `..`; ask for what it leads to")
             most = self.config.server.max_body_bytes

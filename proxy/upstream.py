@@ -243,6 +243,11 @@ class Upstream:
         if self._session is not None:
             await self._session.close()
 
+    @property
+    def adds_key(self) -> bool:
+        """Whether requests carry a key that clients do not know."""
+        return bool(self._key)
+
     def _with_key(self, headers: Headers) -> Headers:
         if not self._key:
             return headers

@@ -160,6 +160,17 @@ async def test_a_strangers_body_is_not_waited_for(upstream: RawUpstream) -> None
     assert b"server.keys" in body
 
 
+async def test_no_client_has_the_upstream_say_what_it_was_sent(upstream: RawUpstream) -> None:
+    reach, environ = {"key_env": "UPSTREAM_KEY"}, {"UPSTREAM_KEY": UPSTREAM_KEY}
+    async with fronted(upstream.url, reach=reach, environ=environ) as url:
+        answer, body = await ask(url, "/v1/models", method="TRACE")
+    assert (answer.status, upstream.requests) == (405, [])
+    assert b"TRACE answers with what the upstream was sent" in body
+    async with fronted(upstream.url) as url:
+        answer, _ = await ask(url, "/v1/models", method="TRACE")
+    assert answer.status == 200
+
+
 # Pages
 
 
