@@ -171,11 +171,13 @@ class Counted(bytes):
     """A body that counts how much of it is copied."""
 
     copied = 0
+    largest = 0
 
     def __getitem__(self, key: object) -> bytes:  # type: ignore[override]
         part = super().__getitem__(key)  # type: ignore[index]
         if isinstance(part, bytes):
             Counted.copied += len(part)
+            Counted.largest = max(Counted.largest, len(part))
         return part  # type: ignore[return-value]
 
 
@@ -183,10 +185,11 @@ class Counted(bytes):
 def test_a_body_is_handed_over_in_small_pieces_once(header: str, encode: Callable[[bytes], bytes]) -> None:
     """What a decoder does not use it gives back as a copy, so the whole must never be in its hands."""
     body = Counted(encode(random.Random(1).randbytes(2_000_000)))
-    Counted.copied = 0
+    Counted.copied = Counted.largest = 0
     decoded(body, header, 3_000_000)
     # Of two codings the second is undone from a body that is not counted.
     assert Counted.copied == len(body)
+    assert Counted.largest <= 16 * 1024
 
 
 @pytest.mark.parametrize(

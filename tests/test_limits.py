@@ -9,6 +9,9 @@ import brotli
 import pytest
 import zstandard
 
+from proxy.app import make_app
+from proxy.config import Config, UpstreamConfig
+from proxy.config_limits import LimitsConfig
 from tests.support import wire_bytes
 from tests.support.agent_sessions import AgentSession, remembering_upstream
 from tests.support.formats import FORMATS, Format
@@ -17,6 +20,7 @@ from tests.support.gate import Gate
 from tests.support.raw_client import RawAnswer, RawRequest, ask
 from tests.support.raw_upstream import RawUpstream, Send, Step, Wait
 from tests.support.recorded import Recorded
+from tests.support.watched import watched
 
 COUNT = "/v1/messages/count_tokens"
 FORM = pytest.mark.parametrize("form", FORMATS, ids=lambda form: form.name)
@@ -179,6 +183,8 @@ async def test_a_body_that_drips_is_a_408() -> None:
                 break
             request.write(b" ")
             await asyncio.sleep(0.01)
+        # Not only once it had stopped.
+        assert answered.done()
         assert (await answered).status == 408
 
 
@@ -327,7 +333,7 @@ async def test_what_a_body_becomes_needs_room_as_well(body: bytes, headers: list
 
 async def test_notes_wait_for_each_other() -> None:
     gate = Gate()
-    good = remembering_upstream(window=4096)
+    good = remembering_upstream(window=4096, slots=4)
     async with good.running():
 
         def script(request: Recorded) -> list[Step] | None:
@@ -343,19 +349,23 @@ async def test_notes_wait_for_each_other() -> None:
         def notes(u: RawUpstream) -> int:
             return len([request for request in u.requests if request.is_chat and good.is_notes(request)])
 
-        async with upstream.running(), fronted(upstream.url, limits={"notes_at_once": 1}) as url:
+        async with upstream.running(), watched(upstream.url) as proxy:
+            places = proxy.proxy.turnstile.notes
+            places.most = 2
             bodies = [AgentSession(name=name).step(16).body() for name in ("alice", "bob", "carol")]
-            asked = [asyncio.ensure_future(ask(url, CHAT, body=body)) for body in bodies]
-            await upstream.until(lambda u: notes(u) == 1)
-            # The others have been prepared as far, and wait.
-            while await sample(url, "proxy_in_flight_requests") < 3:
-                pass
-            for _ in range(20):
-                await sample(url, "proxy_in_flight_requests")
-            assert notes(upstream) == 1
-            gate.open()
-            assert [answer.status for answer, _ in await asyncio.gather(*asked)] == [200, 200, 200]
+            asked = [asyncio.ensure_future(proxy.send(body)) for body in bodies]
+            async with asyncio.timeout(30):
+                while not places.waiting:
+                    await asyncio.sleep(0)
+                await upstream.until(lambda u: notes(u) == 2)
+                gate.open()
+                assert [got.status for got in await asyncio.gather(*asked)] == [200, 200, 200]
             assert notes(upstream) >= 3
+
+
+async def test_so_many_notes_at_once_are_configured() -> None:
+    config = Config(upstream=UpstreamConfig(url="http://127.0.0.1:9"), limits=LimitsConfig(notes_at_once=3))
+    assert make_app(config, {}).state.proxy.turnstile.notes.most == 3
 
 
 # What the upstream may say
