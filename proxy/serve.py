@@ -25,6 +25,7 @@ from proxy.events import log_to
 from proxy.looking import budget_for
 from proxy.serve_stopping import Server
 
+_DRAIN_SECONDS = 30
 # Agents keep their connections while tools run.
 _KEEPALIVE_SECONDS = 75
 # A person who starts the server next should soon see it found.
@@ -47,6 +48,8 @@ def server_config(app: Starlette, *, host: str = "127.0.0.1", port: int = 0) -> 
         proxy_headers=False,
         log_level="critical",
         timeout_keep_alive=_KEEPALIVE_SECONDS,
+        # For a server that is not `Server`, which takes what is configured when it stops.
+        timeout_graceful_shutdown=_DRAIN_SECONDS,
         # It leaves to h11 what is not plain. httptools, uvicorn's own choice, loses the body of a
         # request that offers an upgrade to HTTP/2, as Java's HTTP client does with every one.
         http=Connection,
