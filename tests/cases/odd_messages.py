@@ -38,7 +38,7 @@ def says(content: Any) -> dict[str, Any]:
 # For each case: the brief, then turns as they were reported.
 GO = [user("Look at it.")]
 TALKS = {
-    "R01": ("null beside calls", GO, [asks("6b1", content=None), result("6b1", "42.69")]),
+    "R01": ("null beside calls", GO, [asks("a7f", content=None), result("a7f", "17.5")]),
     "R03": ("an empty text beside calls", GO, [asks("1", content=""), result("1", "ok")]),
     "R04": ("an assistant with nothing to say", [user("a")], [says(""), user("b")]),
     "R06": (
@@ -52,7 +52,7 @@ TALKS = {
         [says("ok"), user("2"), system("Now there are three."), says("ok"), user("3")],
     ),
     "R11": ("two users in a row", [system("S"), user("a"), user("b")], [says("ok"), user("c")]),
-    "R17": ("arguments that are half a JSON", GO, [asks("call_1", "{"), result("call_1", "e")]),
+    "R17": ("arguments that are half a JSON", GO, [asks("call_9", "{"), result("call_9", "e")]),
     "R18": (
         "a result as a list of parts",
         GO,
@@ -61,7 +61,7 @@ TALKS = {
     "R25": (
         "one id for two calls",
         GO,
-        [asks("functions.eval:301"), result("functions.eval:301", "1")] * 2,
+        [asks("functions.run:7"), result("functions.run:7", "1")] * 2,
     ),
     "R28": (
         "an empty id and no function",
@@ -74,9 +74,9 @@ TALKS = {
     "R31": (
         "reasoning beside calls",
         GO,
-        [asks("1", content="", reasoning_content="I think of 12345."), result("1", "ok")],
+        [asks("1", content="", reasoning_content="Four steps are left."), result("1", "ok")],
     ),
-    "R56": ("a name on a result", GO, [asks("c", content=None), result("c", "ok", name="get_status")]),
+    "R56": ("a name on a result", GO, [asks("c", content=None), result("c", "ok", name="state_of")]),
 }
 PREFILLS = {
     "R12": ("an empty message to be continued", [user("x"), says("")]),

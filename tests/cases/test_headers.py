@@ -126,7 +126,7 @@ async def test_r49_what_a_browser_asks_first_is_answered_for_pages_that_are_allo
     asking = [
         ("Origin", "app://desk"),
         ("Access-Control-Request-Method", "POST"),
-        ("Access-Control-Request-Headers", "authorization,x-stainless-os"),
+        ("Access-Control-Request-Headers", "authorization,x-stainless-arch"),
     ]
     async with (
         saying(SAID).running() as upstream,

@@ -53,7 +53,7 @@ def pair(opening_a: str, opening_b: str) -> list[AgentSession]:
     return [session("alpha", opening_a), session("beta", opening_b)]
 
 
-PORTS = ("Use port 3001.", "Use port 3002.")
+PORTS = ("Use port 4100.", "Use port 4200.")
 SAME_BEGINNING = (f"{REMINDER}Port it.", f"{REMINDER}Test it.")
 SAME = ("Port it.", "Port it.")
 IDE: Headers = (("x-claude-code-session-id", "1"),)

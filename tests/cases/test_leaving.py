@@ -114,8 +114,9 @@ async def test_s26_twenty_aborted_streams_leave_nothing_behind(caplog: pytest.Lo
             await asyncio.sleep(0)
         got = await proxy.send(TASK)
         assert (got.status, got.body) == (200, b"{}")
-        while len(asyncio.all_tasks()) > before:
-            await asyncio.sleep(0.01)
+        async with asyncio.timeout(30):
+            while len(asyncio.all_tasks()) > before:
+                await asyncio.sleep(0.01)
     assert [record.getMessage() for record in caplog.records] == []
 
 

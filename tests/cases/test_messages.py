@@ -34,7 +34,7 @@ async def test_what_fits_goes_through_byte_for_byte(messages: Messages) -> None:
 
 
 async def test_r30_members_that_nobody_knows_go_through() -> None:
-    members = {"top_k": 20, "chat_template_kwargs": {"reasoning_effort": "high"}, "x": [None, 1.50]}
+    members = {"top_k": 33, "chat_template_kwargs": {"enable_thinking": False}, "x": [None, 1.50]}
     raw = json.dumps({"messages": GO} | members).encode()
     async with echoing().running() as upstream, fronted(upstream.url, context={"window": 8192}) as url:
         answer, echo = await ask(url, CHAT, body=raw)

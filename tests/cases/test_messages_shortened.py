@@ -95,7 +95,7 @@ class Ending(Proxied):
 @pytest.mark.parametrize("has_user", [True, False], ids=["with a user", "without one"])
 async def test_r15_a_shortened_request_always_has_a_user_message(has_user: bool) -> None:
     brief = [system("The rules of the house, in full. " * 240)]
-    brief += [user("Run git status")] if has_user else []
+    brief += [user("Show what changed")] if has_user else []
     upstream = noting_upstream(GOOD)
     upstream.strict = STRICT if has_user else STRICT - {Rule.NO_USER}
     messages = list(brief)
@@ -105,7 +105,7 @@ async def test_r15_a_shortened_request_always_has_a_user_message(has_user: bool)
             call(
                 messages,
                 "bash",
-                {"command": f"git status {number}"},
+                {"command": f"git diff --stat {number}"},
                 "modified: a/long/path/of/a/file\n" * 60,
             )
             walks.append(await proxy.send({"messages": messages, "model": "m"}))
@@ -122,8 +122,8 @@ async def test_r15_a_shortened_request_always_has_a_user_message(has_user: bool)
 @pytest.mark.parametrize(
     "ids",
     [
-        case("R25", "the same id in every round", ["functions.eval:301"]),
-        case("R26", "ids that begin anew in every round", ["search_web:0", "search_web:1"]),
+        case("R25", "the same id in every round", ["functions.run:7"]),
+        case("R26", "ids that begin anew in every round", ["look_up:0", "look_up:1"]),
     ],
 )
 @pytest.mark.parametrize("context", [{}, {"compact_at": 0}], ids=["notes", "trims"])

@@ -33,7 +33,7 @@ OLD = (
 )
 DISGUISED = {
     "object": "error",
-    "message": "max_tokens must be at least 1, got -186.",
+    "message": "max_tokens must be at least 1, got -214.",
     "type": "BadRequestError",
     "param": None,
     "code": 400,
@@ -105,12 +105,12 @@ async def test_an_overflow_is_put_right(
 
 @pytest.mark.parametrize(
     ("limit", "window"),
-    [case("X05", "with the limit that was left out", 4093, 4096), case("X05", "or not at all", 100, None)],
+    [case("X05", "with the limit that was left out", 4091, 4096), case("X05", "or not at all", 100, None)],
 )
-async def test_a_window_of_three_tokens_is_not_believed(limit: int, window: int | None) -> None:
+async def test_a_window_of_a_few_tokens_is_not_believed(limit: int, window: int | None) -> None:
     error = {
-        "message": "This model's maximum context length is 3 tokens. However, your request has 8 input "
-        "tokens. Please reduce the length of the input messages. (parameter=input_tokens, value=8)",
+        "message": "This model's maximum context length is 5 tokens. However, your request has 11 input "
+        "tokens. Please reduce the length of the input messages. (parameter=input_tokens, value=11)",
         "type": "BadRequestError",
         "param": "input_tokens",
         "code": 400,

@@ -173,10 +173,10 @@ async def test_x42_the_limit_of_the_answer_is_kept_free_and_stays_as_it_is(
 
 
 async def test_x42_the_sum_that_a_refusal_names_teaches_the_window() -> None:
-    message = "input length and `max_tokens` exceed context limit: 197202 + 21333 > 200000, decrease one"
+    message = "input length and `max_tokens` exceed context limit: 181000 + 24000 > 200000, decrease one"
     refusal = {"type": "error", "error": {"type": "invalid_request_error", "message": message}}
     async with answers({}, refusal=refusal).running() as upstream, watched(upstream.url) as proxy:
-        await proxy.send(GO | {"max_tokens": 21333})
+        await proxy.send(GO | {"max_tokens": 24000})
         told = [event["window"] for event in proxy.events("context.window_learned")]
     assert told == [200000]
-    assert all(r.json["max_tokens"] == 21333 for r in upstream.requests if r.is_chat)
+    assert all(r.json["max_tokens"] == 24000 for r in upstream.requests if r.is_chat)
