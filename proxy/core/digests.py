@@ -66,7 +66,11 @@ def chain(seed: bytes, conversation: Conversation) -> tuple[bytes, ...]:
             digests.append(now)
             continue
         answers = message.answers
-        answered = tuple([_ordinal(calls, answer) for answer in answers]) if answers else ()
+        # Nearly all have one answer or none.
+        if len(answers) == 1:
+            answered: tuple[int, ...] = (_ordinal(calls, answers[0]),)
+        else:
+            answered = tuple([_ordinal(calls, answer) for answer in answers]) if answers else ()
         for call in message.calls:
             calls.setdefault(call.id, []).append(ordinal)
             ordinal += 1
