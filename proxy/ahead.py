@@ -20,7 +20,6 @@ from proxy.asked import Prepared, Trigger
 from proxy.board import Board
 from proxy.compaction import Compaction, Made
 from proxy.config import ContextConfig
-from proxy.core.mask import mask
 from proxy.core.plan import before_prefill
 from proxy.core.rewrite import Rewrite
 from proxy.errors import NotUnderstood
@@ -220,8 +219,6 @@ class Ahead:
             policy=replace(policy, keep_turns=max(1, policy.keep_turns - 1)),
         )
         model = look.conversation.model
-        if await asyncio.to_thread(self._will_be_masked, sooner, look):
-            return None
         try:
             rewrite = await self._compaction.ahead(sooner, past, look)
         except asyncio.CancelledError:
@@ -238,16 +235,6 @@ class Ahead:
         history = terms.digests[look.conversation.brief_end + rewrite.seen]
         self._fates.made(history, rewrite, conversation=terms.conversation_id, model=model)
         return rewrite
-
-    def _will_be_masked(self, terms: Terms, look: Look) -> bool:
-        """Whether a compaction will need no notes."""
-        if self._config.strategy != "mask-first":
-            return False
-        sizes = look.measured.sizes
-        masked = mask(
-            look.conversation, look.rewrite, sizes, terms.budget, policy=terms.policy, count=terms.count
-        )
-        return masked is not None
 
     async def _wait(self, attempt: Attempt, terms: Terms, on_notes: Callable[[], None]) -> None:
         on_notes()
