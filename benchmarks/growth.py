@@ -31,7 +31,7 @@ CONVERSATIONS = (1, 100, 1_000)
 # About what a message of an agent's session takes.
 _MESSAGE_BYTES = 1_000
 # A conversation of the second table: long enough for notes in a window of 16,384 tokens.
-_CONVERSATION = {"size": 45_000, "messages": 60}
+_CONVERSATION = {"size": 60_000, "messages": 60}
 _TARGETS = ("relay", "proxy")
 _GOAL_MEGABYTES = 150
 # Requests for the median of a round, and rounds in which relay and proxy take turns.

@@ -27,7 +27,7 @@ from benchmarks.overhead_servers import quick_loop
 from benchmarks.page import put_into_page
 
 # Code has between four and five characters to a token.
-HISTORY_BYTES = 900_000
+HISTORY_BYTES = 960_000
 _MESSAGE_BYTES = 1_000
 # How long the second client asks before the large request comes.
 _BEFORE_SECONDS = 2.0
