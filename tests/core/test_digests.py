@@ -176,7 +176,16 @@ def claims(**claims: object) -> str:
     return base64.urlsafe_b64encode(json.dumps(claims).encode()).decode().rstrip("=")
 
 
-@pytest.mark.parametrize("scheme", ["", "Bearer ", "Token  ", "My.Own.Scheme ", "My Own.Scheme "])
+@pytest.mark.parametrize(
+    "scheme",
+    [
+        pytest.param("", id="none"),
+        pytest.param("Bearer ", id="Bearer"),
+        pytest.param("Token  ", id="two spaces"),
+        pytest.param("My.Own.Scheme ", id="dots"),
+        pytest.param("My Own.Scheme ", id="a space and a dot"),
+    ],
+)
 @pytest.mark.parametrize("length", range(20), ids=lambda length: f"claims longer by {length}")
 def test_a_refreshed_jwt_is_known_whatever_its_scheme_and_length(scheme: str, length: int) -> None:
     def refreshed(at: int) -> bytes:

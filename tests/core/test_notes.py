@@ -176,6 +176,9 @@ def test_odd_reasoning_tags_take_no_time(text: str) -> None:
         ),
         pytest.param("  " + "a" * 60 + ". b", {"cut": True}, "a" * 60 + ".", (Flag.CUT,), id="space around"),
         pytest.param(
+            "a" * 60 + "\n  b. c", {"cut": True}, "a" * 60 + "\n  b.", (Flag.CUT,), id="a sentence set in"
+        ),
+        pytest.param(
             "a" * 90 + "\n. b", {"cut": True}, "a" * 90, (Flag.CUT,), id="a lone stop is no sentence"
         ),
         pytest.param("a" * 90 + "\nx. b", {"cut": True}, "a" * 90 + "\nx.", (Flag.CUT,), id="a short one is"),
