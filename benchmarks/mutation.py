@@ -239,7 +239,8 @@ def _lines(diff: Iterable[str], sign: str) -> str:
 _TEXT = """\
 # Mutation testing of the core
 Made by `python -m benchmarks.mutation --write`: mutmut changes one thing in a function of `proxy/core/`, and
-some test has to fail. A row counts as it was when its module was run last.
+some test has to fail. A row counts as it was when its module was run last; where tests were written for what
+had lived, only that was run again.
 
 - **killed by its own tests**: those of the module alone, `tests/core/test_<module>.py`, or those of the
   module that calls it.
