@@ -121,7 +121,6 @@ class Proxy:
             compactor=self.compactor_for(config.context),
             metrics=self.metrics,
             turnstile=self.turnstile,
-            room=self.room,
             renamed=Renamed(),
         )
         self.status = Status(
@@ -153,7 +152,8 @@ class Proxy:
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Any request that is not for the proxy itself."""
-        client = Client(scope, receive, send, silence_seconds=self.config.limits.body_silence_seconds)
+        seconds = self.config.limits.body_silence_seconds
+        client = Client(scope, receive, send, room=self.room, silence_seconds=seconds)
         path = normal_path(client.raw_path)
         compacted = endpoint(path) if client.method == "POST" else ""
         self.metrics.in_flight.inc()
@@ -162,7 +162,7 @@ class Proxy:
         except ClientGone:
             pass
         finally:
-            self.room.give_back(client.held_bytes)
+            client.body.let_go()
             self.metrics.in_flight.dec()
             dialect = DIALECTS[compacted].name if compacted else "none"
             status = str(client.status) if client.status else "client_gone"
@@ -193,7 +193,7 @@ class Proxy:
                 await relay(self.upstream, client, url, most, self.places)
                 return
             dialect = DIALECTS.get(compacted, ANTHROPIC_MESSAGES)
-            raw = await client.short_body(self.config.limits.understood_bytes, most, self.room)
+            raw = await client.body.short(self.config.limits.understood_bytes, most)
             if raw is None:
                 self.metrics.untouched.labels(dialect.name, Untouched.TOO_LARGE.value).inc()
                 self.turnstile.make_way()

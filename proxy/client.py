@@ -4,23 +4,19 @@ The client's side of one exchange: its body in, our answer out, and whether it i
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Coroutine, Sequence
+from collections.abc import Coroutine, Sequence
 from typing import Any
 
-from starlette.types import Message, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 
 from proxy import headers as hd
 from proxy.admission import Room
-from proxy.errors import BodyTooLarge, RequestTooSlow, UpstreamUnreachable
+from proxy.client_body import ClientBody, ClientGone
+from proxy.errors import UpstreamUnreachable
 
-# Of a body that is held in memory, on the average; a modem was faster.
-_LEAST_BYTES_PER_SECOND = 1024
+__all__ = ["Client", "ClientGone"]
 
 _EVENT_ENDS = (b"\n\n", b"\r\n\r\n", b"\r\r")
-
-
-class ClientGone(Exception):
-    """The client left before its request was complete."""
 
 
 class Client:
@@ -31,19 +27,28 @@ class Client:
         scope: As ASGI has it.
         receive: The same.
         send: The same.
+        room: Where its body has to find room; None where none is read.
         silence_seconds: Longest time between two pieces of the request's body.
 
     Attributes:
+        body: Of the request.
         headers: As they came, names in lower case; without keys once they were found to be ours.
         started: Whether the head of the answer is out.
         status: Its status, 0 before.
         is_stream: Whether it is a stream of events.
         is_between_events: Whether what was sent of it ends with an event or a comment, so that
             another event may follow.
-        held_bytes: What of its body takes room; to be given back when it is answered.
     """
 
-    def __init__(self, scope: Scope, receive: Receive, send: Send, *, silence_seconds: float = 60.0) -> None:
+    def __init__(
+        self,
+        scope: Scope,
+        receive: Receive,
+        send: Send,
+        *,
+        room: Room | None = None,
+        silence_seconds: float = 60.0,
+    ) -> None:
         self.method: str = scope["method"]
         self.headers: Sequence[tuple[bytes, bytes]] = scope["headers"]
         raw_path: bytes = scope.get("raw_path") or scope["path"].encode()
@@ -58,13 +63,9 @@ class Client:
         self.is_between_events = True
         self._end = b""
         self._has_ended = False
-        self.held_bytes = 0
-        self._refusal: BodyTooLarge | RequestTooSlow | ClientGone | None = None
-        self._silence_seconds = silence_seconds
-        self._read: list[bytes] = []
+        self.body = ClientBody(self.headers, receive, room or Room(0), silence_seconds)
         self._receive = receive
         self._send = send
-        self._body_read = asyncio.Event()
 
     def header(self, name: bytes) -> str:
         """The value of a request header; empty where it is absent."""
@@ -79,101 +80,6 @@ class Client:
         """A key of the proxy's own gave the client this name: no key in its request goes any further."""
         self._caller = caller
         self.headers = [(name, value) for name, value in self.headers if name not in hd.CREDENTIALS]
-
-    def body_length(self, limit: int) -> int | None:
-        """
-        What the request says of its body's length in bytes; None where its end shows it.
-
-        Raises:
-            BodyTooLarge: Where that is over *limit* bytes.
-        """
-        if self.header(b"transfer-encoding"):
-            # It wins over a length (RFC 9112, section 6.3).
-            return None
-        said = self.header(b"content-length")
-        length = int(said) if said.isdecimal() else 0
-        if length > limit:
-            raise _too_large(limit)
-        return length
-
-    async def body(self, limit: int) -> AsyncIterator[bytes]:
-        """
-        The request's body, as it comes; from its beginning, also where `short_body` gave it up.
-
-        Raises:
-            BodyTooLarge: Where it is over *limit* bytes, or says that it will be.
-            RequestTooSlow: Where the client is silent for too long.
-            ClientGone: Where the client left before its end.
-        """
-        self.body_length(limit)
-        size = 0
-        read, self._read = self._read, []
-        for piece in read:
-            size += len(piece)
-            yield piece
-        while not self._body_read.is_set():
-            piece = await self._next_piece()
-            size += len(piece)
-            if size > limit:
-                self._refusal = _too_large(limit)
-                raise self._refusal
-            if piece:
-                yield piece
-
-    async def short_body(self, most: int, limit: int, room: Room) -> bytes | None:
-        """
-        The whole body; None where it is over *most* bytes, and `body` is to be used.
-
-        Raises:
-            Overloaded: Where there is no room for it.
-            Exception: What `body` raises; a client that sends next to nothing is too slow as well.
-        """
-        if (self.body_length(limit) or 0) > most:
-            return None
-        size = 0
-        begun = asyncio.get_running_loop().time()
-        while not self._body_read.is_set():
-            piece = await self._next_piece()
-            size += len(piece)
-            room.take(len(piece), own=self.held_bytes)
-            self.held_bytes += len(piece)
-            self._read.append(piece)
-            if size > limit:
-                self._refusal = _too_large(limit)
-                raise self._refusal
-            if size > most:
-                return None
-            seconds = asyncio.get_running_loop().time() - begun - self._silence_seconds
-            if size < seconds * _LEAST_BYTES_PER_SECOND and not self._body_read.is_set():
-                raise self._too_slow()
-        read, self._read = self._read, []
-        return b"".join(read)
-
-    async def whole_body(self, limit: int) -> bytes:
-        """The whole body; raises as `body` does."""
-        return b"".join([piece async for piece in self.body(limit)])
-
-    async def _next_piece(self) -> bytes:
-        try:
-            async with asyncio.timeout(self._silence_seconds):
-                message: Message = await self._receive()
-        except TimeoutError:
-            raise self._too_slow() from None
-        if message["type"] == "http.disconnect":
-            self._refusal = ClientGone()
-            raise self._refusal
-        if not message.get("more_body", False):
-            self._body_read.set()
-        piece: bytes = message.get("body", b"")
-        return piece
-
-    def _too_slow(self) -> RequestTooSlow:
-        self._refusal = RequestTooSlow(
-            "the request's body did not come to its end: nothing, or next to nothing, came for "
-            f"{self._silence_seconds:g} seconds; send it again, or raise `limits.body_silence_seconds` of "
-            "the proxy"
-        )
-        return self._refusal
 
     async def while_there(self, work: Coroutine[Any, Any, None]) -> None:
         """
@@ -202,8 +108,8 @@ class Client:
             if not left or me.uncancel() > cancelling:
                 raise
         except BaseException as error:
-            if not left and self._refusal is not None:
-                raise self._refusal from error
+            if not left and self.body.refusal is not None:
+                raise self.body.refusal from error
             if not left:
                 raise
             me.uncancel()
@@ -257,7 +163,7 @@ class Client:
         await self.end(b"" if self.method == "HEAD" else body)
 
     async def _leaves(self) -> None:
-        await self._body_read.wait()
+        await self.body.is_read.wait()
         try:
             while (await self._receive())["type"] != "http.disconnect":
                 pass
@@ -271,10 +177,3 @@ class Client:
 
 def _escaped(query: bytes) -> str:
     return "".join(chr(byte) if byte < 128 else f"%{byte:02X}" for byte in query)
-
-
-def _too_large(limit: int) -> BodyTooLarge:
-    return BodyTooLarge(
-        f"the request body is over {limit} bytes; raise `server.max_body_bytes` of the proxy if it is "
-        "meant to be"
-    )

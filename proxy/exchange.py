@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from proxy import headers as hd
-from proxy.admission import Room
 from proxy.asked import Asked, Outcome, Prepared
 from proxy.client import Client
 from proxy.compactor import Compactor
@@ -58,7 +57,6 @@ class Services:
     compactor: Compactor
     metrics: Metrics
     turnstile: Turnstile
-    room: Room
     renamed: Renamed
     items: Items = field(default_factory=Items)
 
@@ -112,9 +110,7 @@ class Exchange:
     def _held(self, raw: bytes, asked: Asked) -> bytes:
         """The body without its coding, once there is room for it and for what was read of it."""
         body = raw if asked.plain is None else asked.plain
-        more = max(0, memory_of(body) - len(raw))
-        self._services.room.take(more, own=self._client.held_bytes)
-        self._client.held_bytes += more
+        self._client.body.hold(max(0, memory_of(body) - len(raw)))
         return body
 
     def _understood(self, raw: bytes, url: str) -> Asked | None:

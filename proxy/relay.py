@@ -38,9 +38,9 @@ async def relay(
         UpstreamUnreachable: If there is no answer, or it breaks off.
         UpstreamStalled: If it is silent for too long.
     """
-    length = client.body_length(limit)
-    is_long = length is None or length > _READ_FIRST_BYTES
-    body = client.body(limit) if is_long else await client.whole_body(limit)
+    length = client.body.length(limit)
+    short = None if length is None else await client.body.short(_READ_FIRST_BYTES, limit)
+    body = client.body.pieces(limit) if short is None else short
 
     async def passing() -> None:
         async with places.one():

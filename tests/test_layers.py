@@ -69,7 +69,7 @@ ROWS: tuple[tuple[str, ...], ...] = (
     # Where core meets them all.
     ("proxy/compactor.py", "proxy/compactor_*.py"),
     # The client's side, then one exchange, then the server.
-    ("proxy/client.py", "proxy/entrance.py", "proxy/relay.py", "proxy/status.py"),
+    ("proxy/client.py", "proxy/client_*.py", "proxy/entrance.py", "proxy/relay.py", "proxy/status.py"),
     ("proxy/understanding.py", "proxy/exchange.py", "proxy/exchange_*.py", "proxy/token_count.py"),
     ("proxy/app.py", "proxy/app_*.py"),
     # The commands, and the line that calls them.

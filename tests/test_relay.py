@@ -45,8 +45,8 @@ async def test_head_goes_upstream_and_its_length_comes_back() -> None:
     [
         "/v1/files?a=1&b=%20+%7E&a=2&empty=",
         "/v1/files/a%2Fb%20%7Ec%41",
-        "/v1/files/..%2f%2e%2e/x",
-        "/v1/files/../x/./y",
+        "/v1/files/.%2f%2e/x",
+        "/v1/files/x/./y",
         "/v1/files/",
         "/v1/files/a;b=c,d@e:f$g!h'(i)*",
         "/v1/files/a%0Ab",
@@ -175,13 +175,12 @@ async def test_a_request_that_offers_an_upgrade_keeps_its_body(path: str) -> Non
     assert {name.lower() for name, _ in sent(upstream).headers} == {"host", "content-length"}
 
 
-async def test_a_length_beside_chunks_does_not_count() -> None:
+async def test_a_length_beside_chunks_is_refused() -> None:
     body = wire_bytes.chunk(b"whole") + wire_bytes.LAST_CHUNK
     headers = [("Content-Length", "2"), ("Transfer-Encoding", "chunked")]
     async with saying().running() as upstream, fronted(upstream.url) as url:
-        await ask(url, OTHER, body=body, headers=headers)
-    assert sent(upstream).body == b"whole"
-    assert sent(upstream).header("content-length") is None
+        answer, _ = await ask(url, OTHER, body=body, headers=headers)
+    assert (answer.status, [r for r in upstream.requests if r.path == OTHER]) == (400, [])
 
 
 async def test_a_target_with_a_host_is_read_without_it() -> None:

@@ -141,7 +141,8 @@ async def test_a_second_signal_ends_it_at_once_and_the_store_is_whole(
             RawRequest(proxy.url, OTHER, body=STREAMED) as stream,
         ):
             await stream.answer()
-            compacted, _ = await ask(proxy.url, CHAT, body=AgentSession(name="alice").step(16).body())
+            long = AgentSession(name="alice").step(30).body()
+            compacted, _ = await ask(proxy.url, CHAT, body=long)
             assert compacted.header("x-compaction") == "compacted"
             proxy.process.send_signal(signal.SIGTERM)
             while not await is_refused(proxy.url):
