@@ -82,6 +82,11 @@ class Result:
             statistics.median(p.latencies) - statistics.median(r.latencies) for p, r in rounds
         )
 
+    def undisturbed(self, target: str) -> float:
+        """Fifth percentile of the latencies in milliseconds: what a request takes that nothing interrupts."""
+        times = [t for load in self.loads[target] for t in load.latencies]
+        return 1000 * (statistics.quantiles(times, n=20)[0] if len(times) > 1 else times[0])
+
     def cpu(self, target: str) -> float:
         """Processor milliseconds that the server itself spent on one request."""
         return 1000 * self.cpu_seconds[target] / sum(len(load.latencies) for load in self.loads[target])
@@ -228,8 +233,8 @@ def table(results: Sequence[Result]) -> str:
     """The results as Markdown."""
     lines = [
         "| body, answer | connections | direct | bare relay | proxy | proxy / relay | added | goal | met |"
-        " CPU of relay | CPU of proxy |",
-        "|---|---|---|---|---|---|---|---|---|---|---|",
+        " relay, undisturbed | proxy, undisturbed | CPU of relay | CPU of proxy |",
+        "|---|---|---|---|---|---|---|---|---|---|---|---|---|",
     ]
     for result in results:
         case = result.case
@@ -238,6 +243,7 @@ def table(results: Sequence[Result]) -> str:
         cells = [
             case.name, str(case.connections), *told, f"{result.ratio():.2f}",
             "" if many else f"{result.added():+.2f} ms", case.goal, met(result),
+            *("" if many else f"{result.undisturbed(t):.2f} ms" for t in TARGETS[1:]),
             f"{result.cpu('relay'):.2f} ms", f"{result.cpu('proxy'):.2f} ms",
         ]  # fmt: skip
         lines.append(f"| {' | '.join(cells)} |")

@@ -16,13 +16,15 @@ from typing import Any
 
 from proxy.core.messages import Message
 
-# A dozen sessions of 450 messages and 440 KB. Beyond this the longest unused are read again.
-MOST_BYTES = 24 * 1024 * 1024
+# 18 sessions of 450 messages and 440 KB. Beyond this the longest unused are read again.
+MOST_BYTES = 40 * 1024 * 1024
 # What is dropped at once, so that the next value does not make it necessary again.
 _DROPPED_SHARE = 0.2
 # The bytes themselves, the texts in them, and the normal form; what stands around a value; and each
 # value inside it, which may have been written in two bytes.
-_COPIES, _VALUE_BYTES, _INNER_BYTES = 3, 1200, 100
+_COPIES, _VALUE_BYTES, _INNER_BYTES, _QUOTE_BYTES = 3, 1200, 100, 25
+# A comma in so many bytes is too often for text.
+_DENSE = 16
 # A single one must not push out all others.
 _MOST_SHARE = 0.25
 # Hints are small, but anyone can make up a name.
@@ -154,7 +156,7 @@ class Items:
     def add(self, key: tuple[Hashable, bytes], item: Item) -> None:
         """Keep *item*, unless it is huge, and drop what was unused for longest where there is no room."""
         raw = key[1]
-        cost_bytes = _COPIES * len(raw) + _VALUE_BYTES + _INNER_BYTES * raw.count(b",")
+        cost_bytes = _cost(raw)
         if cost_bytes > self._most_bytes * _MOST_SHARE or not self._has_room(cost_bytes):
             return
         item.cost_bytes = cost_bytes
@@ -180,3 +182,11 @@ class Items:
             self.bytes -= item.cost_bytes
             item.cost_bytes = 0
             item.drop()
+
+
+def _cost(raw: bytes) -> int:
+    """About what a value takes in memory with what is made of it."""
+    commas = raw.count(b",")
+    # Texts hold commas too, but not so many.
+    inner = _INNER_BYTES * commas if commas * _DENSE > len(raw) else _QUOTE_BYTES * raw.count(b'"')
+    return _COPIES * len(raw) + _VALUE_BYTES + inner
