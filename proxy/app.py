@@ -13,7 +13,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 
 import orjson
 from prometheus_client import CollectorRegistry, ProcessCollector
@@ -26,6 +25,7 @@ from starlette.routing import BaseRoute, Match, Route
 from starlette.types import Receive, Scope, Send
 
 from proxy.admission import Places, Room
+from proxy.app_store import store_for
 from proxy.app_straight import Straight
 from proxy.board import MOST_CONVERSATIONS, Board
 from proxy.callers import Access
@@ -48,12 +48,7 @@ from proxy.relay import relay
 from proxy.renamed import Renamed
 from proxy.sizing import Sizing
 from proxy.status import Status
-from proxy.stores.base import Store
-from proxy.stores.encrypted import EncryptedStore
 from proxy.stores.guarded import GuardedStore
-from proxy.stores.memory import MemoryStore
-from proxy.stores.sealing import check_installed
-from proxy.stores.sqlite import SqliteStore
 from proxy.token_count import count_tokens
 from proxy.tokenizer import Tokenizer
 from proxy.turnstile import Turnstile
@@ -102,7 +97,7 @@ class Proxy:
             most=MOST_CONVERSATIONS if config.status.enabled else 0,
             show_content=config.status.show_content,
         )
-        self.store = _store(config, environ, self._store_failed)
+        self.store = store_for(config.store, environ, self._store_failed)
         self.places = Places(config.limits.requests_at_once, config.limits.requests_waiting)
         self.metrics.waiting.set_function(lambda: self.places.waiting)
         self.room = Room(config.limits.bodies_at_once_bytes)
@@ -431,34 +426,3 @@ class _Endpoint:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await self._app(scope, receive, send)  # type: ignore[misc]
-
-
-def _tell_set_aside(aside: Path, damage: str) -> None:
-    emit("store.set_aside", level=logging.WARNING, path=str(aside), why=damage)
-
-
-def _tell_unreadable(why: str) -> None:
-    emit("store.unreadable", level=logging.WARNING, why=why)
-
-
-def _store(config: Config, environ: Mapping[str, str], on_error: Callable[[StoreError], None]) -> Store:
-    fallback = MemoryStore(max_bytes=config.store.max_bytes)
-    if config.store.kind == "memory":
-        return fallback
-
-    keys = config.store.encryption_keys(environ)
-    if keys:
-        check_installed()
-
-    async def open_file() -> Store:
-        store = await SqliteStore.open(
-            config.store.file(environ),
-            max_age_days=config.store.max_age_days,
-            max_bytes=config.store.max_bytes,
-            # A file that can only be made later then takes what this run stores meanwhile.
-            new_secret=fallback.secret,
-            on_set_aside=_tell_set_aside,
-        )
-        return await EncryptedStore.open(store, keys, _tell_unreadable) if keys else store
-
-    return GuardedStore(open_file, fallback, on_error, time.monotonic)
