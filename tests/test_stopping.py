@@ -149,11 +149,11 @@ async def test_a_second_signal_ends_it_at_once_and_the_store_is_whole(
                 await asyncio.sleep(0.01)
             proxy.process.send_signal(second)
             assert await ended(proxy) in (-signal.SIGTERM, 130)
+    # It was closed, not left behind: nothing of it stands beside the file.
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["store.sqlite3"]
     store = await SqliteStore.open(tmp_path / "store.sqlite3", max_age_days=30, max_bytes=10**9)
     assert (await store.size())[0] > 0
     await store.close()
-    # It was closed, not left behind: nothing of it stands beside the file.
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["store.sqlite3"]
 
 
 async def test_what_does_not_end_within_drain_seconds_is_cut_off() -> None:
