@@ -184,7 +184,7 @@ def _add_replay(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
     replay.add_argument(
         "--window", type=_count, metavar="N", help="tokens that the server holds (default: 32768)"
     )
-    replay.add_argument("--compact-at", type=float, metavar="SHARE", help="as in config.toml (default: 0.85)")
+    replay.add_argument("--compact-at", type=float, metavar="SHARE", help="as in config.toml (default: 0.6)")
     replay.add_argument("--compact-to", type=float, metavar="SHARE", help="as in config.toml (default: 0.25)")
     replay.add_argument(
         "--compact-keep-turns", type=_count, metavar="N", help="as in config.toml (default: 3)"

@@ -101,7 +101,7 @@ class ContextConfig:
 
     window: Annotated[int | Auto, Whole(least=1, auto=True)] = "auto"
     reserve: Annotated[int | Auto, Whole(least=0, auto=True)] = "auto"
-    compact_at: Annotated[float, Number()] = 0.85
+    compact_at: Annotated[float, Number()] = 0.6
     compact_to: Annotated[float, Number(above=0)] = 0.25
     compact_keep_turns: Annotated[int, Whole(least=1)] = 3
     compact_min_gain: Annotated[float, Number()] = 0.15
@@ -258,7 +258,7 @@ def _contradictions(
     if all_fit("compact_at", "compact_to") and at and to >= at:
         yield (
             f"{where('context', 'compact_at', 'compact_to')}: context.compact_to is {to:g} and compact_at "
-            f"{at:g}, expected compact_to below compact_at; leave both out for 0.25 and 0.85"
+            f"{at:g}, expected compact_to below compact_at; leave both out for 0.25 and 0.6"
         )
     ahead = context.compact_ahead_at
     # Where notes are made inline it counts for nothing, whatever compact_at is.
@@ -267,7 +267,7 @@ def _contradictions(
         yield (
             f"{where('context', 'compact_ahead_at', 'compact_at', 'compact_to')}: context.compact_ahead_at "
             f"is {ahead:g} with compact_at {at:g} and compact_to {to:g}, expected it above compact_to and "
-            f"not above compact_at; leave all three out for 0.5, 0.85 and 0.25"
+            f"not above compact_at; leave all three out for 0.5, 0.6 and 0.25"
         )
     shares = ("keep_user_share", "keep_task_share", "ledger_share")
     together = sum(getattr(context, name) for name in shares)

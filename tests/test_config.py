@@ -194,8 +194,8 @@ def test_a_value_of_the_wrong_type_or_range_is_refused(tmp_path: Path, text: str
         ),
         pytest.param("keep_user_share = 0.9", "is 1.1, expected less than 1", id="shares over the whole"),
         pytest.param(
-            'compact_ahead_at = 0.9\nmode = "ahead"',
-            "compact_ahead_at is 0.9 with compact_at 0.85 and compact_to 0.25",
+            'compact_ahead_at = 0.7\nmode = "ahead"',
+            "compact_ahead_at is 0.7 with compact_at 0.6 and compact_to 0.25",
             id="notes ahead over compact_at",
         ),
         pytest.param(

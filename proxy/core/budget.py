@@ -39,7 +39,7 @@ class Budget:
 
     window: int
     reserve: int
-    compact_at: float = 0.85
+    compact_at: float = 0.6
     compact_to: float = 0.25
 
     def __post_init__(self) -> None:
@@ -53,7 +53,7 @@ class Budget:
         if self.compact_at and not 0 < self.compact_to < self.compact_at <= 1:
             raise ConfigError(
                 f"budget: need 0 < compact_to < compact_at <= 1, got {self.compact_to} "
-                f"and {self.compact_at}; leave both out for 0.25 and 0.85"
+                f"and {self.compact_at}; leave both out for 0.25 and 0.6"
             )
 
     @property

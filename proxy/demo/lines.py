@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from proxy.demo.seen import Event, Outcome, TurnSeen
 
 # Where a compaction is due, as a share of the budget: the default of `context.compact_at`.
-COMPACT_AT = 0.85
+COMPACT_AT = 0.6
 _BAR_MOST = 44
 
 

@@ -54,7 +54,7 @@ def test_far_from_every_limit(prompt: int) -> None:
         pytest.param({"compact_at": 0.2}, "need 0 < compact_to < compact_at <= 1", id="compact_to above"),
         pytest.param({"compact_at": 1.5}, "got 0.25 and 1.5", id="more than all"),
         pytest.param({"compact_at": 0.25}, "got 0.25 and 0.25", id="no gap between them"),
-        pytest.param({"compact_to": 0.0}, "leave both out for 0.25 and 0.85", id="compact_to of nothing"),
+        pytest.param({"compact_to": 0.0}, "leave both out for 0.25 and 0.6", id="compact_to of nothing"),
     ],
 )
 def test_what_cannot_work_is_an_error_with_its_remedy(settings: dict[str, float], says: str) -> None:
