@@ -16,6 +16,7 @@ from proxy.core.plan import (
     Policy,
     Sizes,
     Why,
+    before_newest,
     before_prefill,
     cuts_within,
     has_rested,
@@ -437,3 +438,7 @@ def test_a_step_asks_only_where_the_most_may_be_too_much(most_kept: int | None, 
     upto = step(talk(2), None, now, BUDGET, policy=POLICY, kept=kept, room=700, most_kept=most_kept)
     assert upto == 4
     assert bool(asked) is is_asked
+
+
+def test_where_the_newest_turn_begins() -> None:
+    assert [before_newest(talk(turns, brief=2)) for turns in range(4)] == [0, 0, 2, 4]
