@@ -67,7 +67,7 @@ class ServerConfig:
         tuple[str, ...], Several(what="origins of web pages", problem=texts.origin_problem)
     ] = ()
     # The largest file that OpenAI takes, twice; what passes through is not held in memory.
-    max_body_bytes: Annotated[int, Whole(least=1)] = 1024 * 1024 * 1024
+    max_body_bytes: Annotated[int, Whole(least=1)] = 64 * 1024 * 1024
     drain_seconds: Annotated[float, Number(least=0, most=A_DAY)] = 30.0
 
     @property

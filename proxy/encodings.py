@@ -59,7 +59,10 @@ def decoded(body: bytes, header: str, limit: int) -> bytes:
             for piece in pieces(body):
                 size += len(piece)
                 if size > limit:
-                    raise BodyTooLarge(f"the body is over {limit} bytes once its {coding} is undone")
+                    raise BodyTooLarge(
+                        f"the body is over {limit} bytes once its {coding} is undone; send less, or raise "
+                        "`server.max_body_bytes` of the proxy if it is meant to be"
+                    )
                 out.append(piece)
         except (zlib.error, brotli.error, zstandard.ZstdError, EOFError) as error:
             raise BadEncoding(f"content-encoding: the body is no valid {coding} ({error})") from error

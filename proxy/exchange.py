@@ -115,9 +115,9 @@ class Exchange:
 
     def _understood(self, raw: bytes, url: str) -> Asked | None:
         """The request in our words; None where it is to be forwarded untouched."""
-        limits = self._services.config.limits
+        config = self._services.config
         try:
-            asked = understand(raw, url, self._client, self._dialect, limits, items=self._services.items)
+            asked = understand(raw, url, self._client, self._dialect, config, items=self._services.items)
         except ProxyError:
             raise
         except Exception:

@@ -24,7 +24,7 @@ async def count_tokens(services: Services, dialect: Dialect, client: Client, raw
     Raises:
         ProxyError: As `Exchange.run` does.
     """
-    asked = understand(raw, url, client, dialect, services.config.limits, items=services.items)
+    asked = understand(raw, url, client, dialect, services.config, items=services.items)
     body, tokens = raw, 0
     changed = False
     if isinstance(asked, Asked):

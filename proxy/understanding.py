@@ -2,7 +2,7 @@
 Read a request for a completion, or say why it is forwarded untouched.
 
 What is not understood is left to the upstream to judge; only a body that contradicts its own
-Content-Encoding is refused here.
+Content-Encoding is refused here, or one that becomes larger than any body may be.
 """
 
 from enum import StrEnum
@@ -10,12 +10,12 @@ from enum import StrEnum
 from proxy import headers as hd
 from proxy.asked import Asked
 from proxy.client import Client
-from proxy.config_limits import LimitsConfig
+from proxy.config import Config
 from proxy.core.digests import caller
 from proxy.dialects.base import Dialect
 from proxy.dialects.known import Items
 from proxy.encodings import decoded, is_known
-from proxy.errors import BodyTooLarge, HeldByServer, NotUnderstood
+from proxy.errors import HeldByServer, NotUnderstood
 
 # In memory; in a body it may have two.
 _BYTES_OF_A_VALUE = 64
@@ -35,7 +35,7 @@ class Untouched(StrEnum):
 
 
 def understand(
-    raw: bytes, url: str, client: Client, dialect: Dialect, limits: LimitsConfig, *, items: Items
+    raw: bytes, url: str, client: Client, dialect: Dialect, config: Config, *, items: Items
 ) -> Asked | Untouched:
     """
     The request in the proxy's words.
@@ -45,24 +45,24 @@ def understand(
         url: Where upstream it goes.
         client: For its headers.
         dialect: Of the endpoint.
-        limits: Of what is looked into.
+        config: For what is looked into, and what a body may become.
         items: What was read before.
 
     Raises:
         BadEncoding: If the body is not what its Content-Encoding says.
+        BodyTooLarge: If it becomes larger than any body may be once that is undone.
     """
     if client.header(hd.OFF_SWITCH).strip().lower() == "off":
         return Untouched.SWITCHED_OFF
     coding = client.header(b"content-encoding")
     if coding and not is_known(coding):
         return Untouched.UNKNOWN_CODING
+    limits = config.limits
+    body = decoded(raw, coding, config.server.max_body_bytes) if coding else raw
     try:
-        body = decoded(raw, coding, limits.understood_bytes) if coding else raw
-        if _may_hold_more_values(body, limits.understood_values):
+        if len(body) > limits.understood_bytes or _may_hold_more_values(body, limits.understood_values):
             return Untouched.TOO_LARGE
         parsed = dialect.parse(body, items.of((dialect.name, caller(client.credentials))))
-    except BodyTooLarge:
-        return Untouched.TOO_LARGE
     except HeldByServer:
         return Untouched.HELD_BY_SERVER
     except NotUnderstood:

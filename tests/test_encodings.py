@@ -140,7 +140,23 @@ async def test_a_body_that_is_not_what_it_says_is_a_400(header: str) -> None:
 
 
 @REAL
-async def test_a_bomb_goes_on_as_it_came(header: str, encode: Callable[[bytes], bytes]) -> None:
+async def test_a_bomb_is_refused(header: str, encode: Callable[[bytes], bytes]) -> None:
+    body = encode(b" " * 3_000_000)
+    async with (
+        saying().running() as upstream,
+        fronted(upstream.url, server={"max_body_bytes": 1_000_000}) as url,
+    ):
+        answer, raw = await ask(url, CHAT, body=body, headers=[("Content-Encoding", header)])
+    error = json.loads(raw)["error"]
+    assert (answer.status, error["code"]) == (413, "body_too_large")
+    assert "server.max_body_bytes" in error["message"]
+    assert [r for r in upstream.requests if r.path == CHAT] == []
+
+
+@REAL
+async def test_what_is_only_too_large_to_be_looked_into_goes_on_as_it_came(
+    header: str, encode: Callable[[bytes], bytes]
+) -> None:
     body = encode(b" " * 3_000_000)
     async with (
         saying().running() as upstream,

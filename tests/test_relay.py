@@ -394,7 +394,9 @@ async def test_many_requests_on_one_connection() -> None:
         host, _, port = url.removeprefix("http://").partition(":")
         reader, writer = await asyncio.open_connection(host, int(port))
         for path in (CHAT, OTHER, CHAT, "/v1/files"):
-            writer.write(f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(BODY)}\r\n\r\n".encode())
+            writer.write(
+                f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(BODY)}\r\n\r\n".encode()
+            )
             writer.write(BODY)
             head = await reader.readuntil(b"\r\n\r\n")
             assert head.startswith(b"HTTP/1.1 200") and await reader.readexactly(5) == b"there"

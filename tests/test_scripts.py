@@ -76,7 +76,9 @@ def machine(tmp_path: Path) -> Machine:
     return Machine(checkout, folder, tmp_path / "calls")
 
 
-@pytest.mark.parametrize("script", ["scripts/run", "scripts/test", "scripts/check", "scripts/lock", "scripts/venv.sh"])
+@pytest.mark.parametrize(
+    "script", ["scripts/run", "scripts/test", "scripts/check", "scripts/lock", "scripts/venv.sh"]
+)
 def test_a_script_is_valid_for_every_shell(script: str) -> None:
     subprocess.run(["sh", "-n", CHECKOUT / script], check=True)
 

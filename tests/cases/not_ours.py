@@ -12,7 +12,6 @@ NEAREST: dict[str, str] = {
     "S05": "read by openai-python and by a strict reader, not by the clients in JavaScript",
     "S28": "0.2 s of silence stand for 320 s",
     "S34": "the connection closes as the next request comes, instead of a second before",
-    "R37": "a bomb is passed on folded instead of refused: nothing here unpacks it",
     "R44": "a limit of 100 kB and a body of 150 kB",
     "X01": "the pool is full before the first word, or in mid stream",
     "X39": "a window of 16,384, and eleven windows of base64",
