@@ -70,6 +70,9 @@ class Server(uvicorn.Server):
     def _cut_off(self) -> None:
         for connection in list(self.server_state.connections):
             connection.transport.abort()
+        # Else they would tell that the upstream went away, when it is we who go.
+        for task in list(self.server_state.tasks):
+            task.cancel()
 
     async def _tell_of_waiting(self, drain_seconds: float) -> None:
         """Whoever pressed Ctrl-C would take the silence for a hang."""
