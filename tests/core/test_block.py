@@ -192,3 +192,10 @@ def test_the_whole_of_a_small_block() -> None:
 def test_no_block_without_notes_takes_more_than_its_rooms_say(messages: list[Message], share: int) -> None:
     rooms = Rooms(task=share, users=share, ledger=share, system=share, todos=share)
     assert tokens(rendered(messages, Notes(), rooms)) <= rooms.most
+
+
+def test_the_most_that_a_block_takes_counts_every_room() -> None:
+    none = Rooms(task=0, users=0, ledger=0, system=0, todos=0)
+    rooms = Rooms(task=10_000, users=1_000, ledger=100, system=10, todos=1)
+    assert rooms.most - none.most == 11_111
+    assert none.most > 0
