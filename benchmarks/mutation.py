@@ -117,9 +117,11 @@ def measure(modules: Sequence[str], *, only_own: bool = False) -> Iterator[Resul
     seen: list[Result] = []
     left: dict[str, Mutant] = {}
     for module in modules:
-        tests = f"tests/core/test_{_TESTED_BY.get(module, module)}.py"
+        named = _TESTED_BY.get(module, module)
+        tests = [f"tests/core/test_{name}.py" for name in (named, f"{named}_exactly")]
+        tests = [path for path in tests if (ROOT / path).exists()]
         with tempfile.TemporaryDirectory() as made:
-            codes = _run(Path(made), [module], [tests])
+            codes = _run(Path(made), [module], tests)
             living = _show(Path(made), module, [name for name, code in codes.items() if code in _ALIVE])
         alive = {name: mutant for name, mutant in living.items() if not is_equivalent(mutant)}
         result = Result(
