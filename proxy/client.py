@@ -16,6 +16,7 @@ from proxy.errors import UpstreamUnreachable
 
 __all__ = ["Client", "ClientGone"]
 
+_WITHOUT_BODY = frozenset((204, 304))
 _EVENT_ENDS = (b"\n\n", b"\r\n\r\n", b"\r\r")
 
 
@@ -135,6 +136,9 @@ class Client:
         self.started = True
         self.status = status
         self.is_stream = any(n == b"content-type" and b"event-stream" in v for n, v in headers)
+        if status in _WITHOUT_BODY:
+            # uvicorn would wait for as many bytes.
+            headers = [(name, value) for name, value in headers if name != b"content-length"]
         await self._send({"type": "http.response.start", "status": status, "headers": list(headers)})
 
     async def chunk(self, data: bytes) -> None:

@@ -8,9 +8,10 @@ snapshot; in a terminal it goes on until Ctrl-C.
 import json
 import sys
 import time
-import urllib.request
 from typing import Any, TextIO
 from urllib.parse import urlsplit
+
+import httpx
 
 from proxy.errors import ConfigError, ProxyError
 from proxy.terminal import BOLD, CYAN, DIM, RED, YELLOW, Screen, ago, grouped, short
@@ -85,13 +86,6 @@ def status_url(url: str) -> str:
     return f"{parts.scheme}://{parts.netloc}{path}/status.json"
 
 
-class _Straight(urllib.request.HTTPRedirectHandler):
-    """A key is for this proxy, and not for where it may lead."""
-
-    def redirect_request(self, *_: Any) -> None:
-        return None
-
-
 def fetch(url: str, key: str = "") -> dict[str, Any]:
     """
     The proxy's status; *key* is sent where it is not empty.
@@ -100,28 +94,39 @@ def fetch(url: str, key: str = "") -> dict[str, Any]:
         NotAProxy: If what answers has no status of ours.
         ProxyError: If nothing answers.
     """
-    # The environment's proxy would be asked for 127.0.0.1 too.
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), _Straight())
     headers = {"Authorization": f"Bearer {key}"} if key else {}
     try:
-        with opener.open(urllib.request.Request(url, headers=headers), timeout=_PATIENCE_SECONDS) as answer:
-            told = json.loads(answer.read(_MOST_BYTES))
-    except OSError as error:
-        code = getattr(error, "code", None)
-        if code == 401:
-            raise ProxyError(
-                f"{url} asks for {'another' if key else 'a'} key; put one of the proxy's server.admin_keys "
-                "into a variable, and name that with --key-env"
-            ) from error
-        if code is not None:
-            raise _not_a_proxy(url) from error
-        reason = getattr(error, "reason", None) or error
-        raise ProxyError(f"no answer from {url} ({reason}); is the proxy running there?") from error
+        status, body = _asked(url, headers)
+    except (httpx.HTTPError, httpx.InvalidURL) as error:
+        why = str(error) or type(error).__name__
+        raise ProxyError(f"no answer from {url} ({why}); is the proxy running there?") from error
+    if status == 401:
+        raise ProxyError(
+            f"{url} asks for {'another' if key else 'a'} key; put one of the proxy's server.admin_keys "
+            "into a variable, and name that with --key-env"
+        )
+    try:
+        told = json.loads(body) if status == 200 else None
     except (ValueError, RecursionError) as error:
         raise _not_a_proxy(url) from error
     if not isinstance(told, dict) or not isinstance(told.get("conversations"), list):
         raise _not_a_proxy(url)
     return told
+
+
+def _asked(url: str, headers: dict[str, str]) -> tuple[int, bytes]:
+    """Status and body of an answer. A key is for this proxy, and not for where it may lead."""
+    # The environment's proxy would be asked for 127.0.0.1 too.
+    with (
+        httpx.Client(trust_env=False, timeout=_PATIENCE_SECONDS) as client,
+        client.stream("GET", url, headers=headers) as answer,
+    ):
+        body = b""
+        for piece in answer.iter_bytes():
+            body += piece
+            if len(body) > _MOST_BYTES:
+                break
+        return answer.status_code, body[:_MOST_BYTES]
 
 
 def lines(told: dict[str, Any], screen: Screen) -> list[str]:

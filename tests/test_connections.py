@@ -1,4 +1,4 @@
-"""Plain requests are read without a parser; whatever is not plain is understood as h11 understands it."""
+"""Plain requests are read by httptools; whatever is not plain is understood as h11 understands it."""
 
 import asyncio
 import contextlib
