@@ -1,5 +1,6 @@
 """
-Make everything happen that a metric counts: long runs, failures, overflows, a broken neighbour.
+Make everything happen that a metric counts: long runs, failures, overflows, a broken neighbour,
+another configuration as it runs.
 
 Two proxies: a healthy one before a scripted upstream, and one whose upstream and store
 are both out of reach.
@@ -14,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from proxy.app import Proxy, make_app
-from proxy.config import Config, ContextConfig, StoreConfig, UpstreamConfig
+from proxy.app_reloading import Reloading
+from proxy.config import load
 from tests.support.answers import Answer
 from tests.support.early import EARLY
 from tests.support.gate import Gate
@@ -25,7 +27,7 @@ from tests.support.serving import serving
 
 WINDOW = 8192
 # Models whose notes are what their names say.
-GOOD, SILENT, SLOW = "good", "silent", "slow"
+GOOD, SILENT, SLOW, AHEAD = "good", "silent", "slow", "ahead"
 # What is planted in contents, and must not be seen by those who watch.
 CANARY = "canary-7f3a9"
 CHAT = "/v1/chat/completions"
@@ -42,6 +44,8 @@ class Watched:
         url: Of the healthy proxy.
         broken_url: Of the other.
         proxy: The healthy one from inside, for what it logs and holds.
+        file: Its configuration.
+        reloading: What a SIGHUP runs.
         upstream: Behind the healthy one.
         notes: Opened once a client has seen a heartbeat.
     """
@@ -49,8 +53,15 @@ class Watched:
     url: str
     broken_url: str
     proxy: Proxy
+    file: Path
+    reloading: Reloading
     upstream: ScriptedUpstream
     notes: Gate
+
+    def configure(self, mode: str) -> None:
+        """Have the healthy proxy read its configuration again, with this `context.mode`."""
+        _write(self.file, self.upstream.url, self.file.parent / "store.sqlite3", mode)
+        self.reloading.run()
 
     async def send(
         self, body: Message | bytes, *, url: str = "", headers: tuple[tuple[str, str], ...] = ()
@@ -74,9 +85,9 @@ async def watched(folder: Path) -> AsyncIterator[Watched]:
     notes = Gate()
 
     def script(request: Recorded) -> Answer | None:
-        if not upstream.is_notes(request):
-            return None
         model = request.json.get("model")
+        if not upstream.is_notes(request):
+            return _CALL if model == AHEAD else None
         if model == SILENT:
             return Answer(text="")
         return Answer(before=notes, text=_SLOW_NOTES) if model == SLOW else None
@@ -88,10 +99,13 @@ async def watched(folder: Path) -> AsyncIterator[Watched]:
         nobody.bind(("127.0.0.1", 0))
         dead = f"http://127.0.0.1:{nobody.getsockname()[1]}"
         async with upstream.running():
-            app = make_app(_config(upstream.url, folder / "store.sqlite3"), {})
-            broken = make_app(_config(dead, folder / "no folder" / "store.sqlite3"), {})
+            file, broken_file = folder / "healthy.toml", folder / "broken.toml"
+            _write(file, upstream.url, folder / "store.sqlite3")
+            _write(broken_file, dead, folder / "no folder" / "store.sqlite3")
+            app, broken = make_app(load(file, {}, {}), {}), make_app(load(broken_file, {}, {}), {})
+            reloading = Reloading(app.state.proxy, lambda: load(file, {}, {}))
             async with serving(app) as url, serving(broken) as broken_url:
-                yield Watched(url, broken_url, app.state.proxy, upstream, notes)
+                yield Watched(url, broken_url, app.state.proxy, file, reloading, upstream, notes)
 
 
 _READ = {
@@ -102,20 +116,27 @@ _READ = {
         "parameters": {"type": "object", "properties": {"path": {"type": "string"}}},
     },
 }
+# Notes are made ahead only while tools run.
+_CALL = Answer(text="I read the next one.", calls=(("read", {"path": "module.py"}),))
 _SLOW_NOTES = "\n".join(f"- Step {i}: module_{i}.py was read and left as it was." for i in range(8))
 
 
-def _config(url: str, store: Path) -> Config:
-    return Config(
-        upstream=UpstreamConfig(url=url),
-        context=ContextConfig(**EARLY, keepalive_seconds=0.02),
-        store=StoreConfig(kind="sqlite", path=str(store)),
-    )
+def _write(file: Path, url: str, store: Path, mode: str = "inline") -> None:
+    tables: dict[str, Message] = {
+        "upstream": {"url": url},
+        "context": {**EARLY, "keepalive_seconds": 0.02, "mode": mode},
+        "store": {"kind": "sqlite", "path": str(store)},
+    }
+    lines: list[str] = []
+    for table, keys in tables.items():
+        # JSON's strings and numbers are TOML's as well.
+        lines += [f"[{table}]", *(f"{key} = {json.dumps(value)}" for key, value in keys.items())]
+    file.write_text("\n".join(lines))
 
 
 async def begin(it: Watched) -> None:
     """One short request of each model: from here on its counters are there, at 0."""
-    for model in (GOOD, SILENT, SLOW):
+    for model in (GOOD, SILENT, SLOW, AHEAD):
         assert await it.send(_body(model, history(1, f"Are you {model}?"))) == 200
     assert await it.send(_body(GOOD, history(1)), url=it.broken_url) == 502
 
@@ -127,6 +148,7 @@ async def play(it: Watched) -> None:
     for turns in range(2, 42):
         assert await it.send(_body(SILENT, history(turns, "Say nothing of it."))) == 200
     await _with_heartbeats(it)
+    await _ahead_of_need(it)
     assert await it.send(_body(GOOD, history(1)), headers=(("x-compaction", "off"),)) == 200
     # The same history under another system prompt: what a date there does.
     assert await it.send(_body(GOOD, [_said("system", f"Today is {CANARY}."), *history(41)[1:]])) == 200
@@ -158,6 +180,16 @@ async def _with_heartbeats(it: Watched) -> None:
         async for chunk in answer.chunks():
             if b": waiting" in chunk:
                 it.notes.open()
+
+
+async def _ahead_of_need(it: Watched) -> None:
+    """An agent whose tools take long enough for notes and for a prompt; then back, and once wrongly."""
+    it.configure(mode="ahead")
+    for turns in range(2, 20):
+        assert await it.send(_body(AHEAD, history(turns, "Take your time over each."))) == 200
+        await it.proxy.services.compactor.until_idle()
+    it.configure(mode="inline")
+    it.configure(mode="sometimes")
 
 
 def _body(model: str, messages: list[Message]) -> Message:

@@ -11,7 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from proxy.events import JsonLines, Plain
 from tests.support.raw_client import ask
-from tests.watching.session import CANARY, GOOD, SILENT, SLOW, Watched, begin, play, watched
+from tests.watching.session import AHEAD, CANARY, GOOD, SILENT, SLOW, Watched, begin, play, watched
 
 
 class Logged:
@@ -111,6 +111,12 @@ async def test_open_metrics_on_request(session: SimpleNamespace) -> None:
         ("context_notes_seconds_count", {"model": SLOW}, 1),
         ("context_notes_prompt_tokens_total", {"model": GOOD, "state": "cached"}, 10_000),
         ("context_notes_completion_tokens_total", {"model": GOOD}, 100),
+        ("context_compacted_total", {"model": AHEAD, "trigger": "ahead", "folded": "false"}, 1),
+        ("context_notes_ahead_total", {"model": AHEAD, "outcome": "used"}, 1),
+        ("context_prewarms_total", {"model": AHEAD, "outcome": "done"}, 1),
+        ("context_prewarm_prompt_tokens_total", {"model": AHEAD, "state": "processed"}, 100),
+        ("proxy_config_reloads_total", {"outcome": "applied"}, 2),
+        ("proxy_config_reloads_total", {"outcome": "refused"}, 1),
         ("proxy_keepalives_total", {}, 1),
         ("proxy_untouched_requests_total", {"dialect": "chat", "reason": "switched_off"}, 1),
         ("proxy_overhead_seconds_count", {}, 50),

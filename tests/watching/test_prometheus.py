@@ -29,6 +29,8 @@ PANELS = {
 }
 # What Grafana puts in before it asks.
 FILLED = {"$instance": ".*", "$model": ".*", "$__rate_interval": "1m", "$__range": "5m"}
+# How far an alert looks back here, where nothing is older than a few seconds.
+YESTERDAY = "offset 1s"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +55,12 @@ def scraped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scraped]:
         with prometheus(folder, targets, RULES) as running:
             it.do(begin)
             # The counters are there at 0: from here on a rise is a rise.
-            running.until("count(context_compacted_total)", lambda told: bool(told and told[0][1] >= 3 * 6))
+            running.until("count(count by (model) (context_compacted_total)) == 4")
             running.until("proxy_refused_total == 1")
             it.do(play)
-            running.until("sum(proxy_refused_total) >= 2")
-            running.until("sum(context_overflow_answers_total{outcome='relayed'}) >= 1")
+            # Seen not only now, but also from as far back as an alert looks: a session takes less than that.
+            running.until(f"sum(proxy_refused_total {YESTERDAY}) >= 2")
+            running.until(f"sum(context_overflow_answers_total{{outcome='relayed'}} {YESTERDAY}) >= 1")
             yield Scraped(running, time.time())
 
 
@@ -112,7 +115,7 @@ def test_what_happened_is_marked(scraped: Scraped, mark: object) -> None:
 @pytest.mark.parametrize("expr", ALERTS.values(), ids=ALERTS)
 def test_an_alert_has_data(scraped: Scraped, expr: str) -> None:
     # `bool` shows the comparison itself; and this Prometheus has no yesterday.
-    shown = re.sub(r"(==|>=|<=|>|<)(?=\s)", r"\1 bool", expr).replace("offset 15m", "offset 1s")
+    shown = re.sub(r"(==|>=|<=|>|<)(?=\s)", r"\1 bool", expr).replace("offset 15m", YESTERDAY)
     assert scraped.ask(shown), shown
 
 
