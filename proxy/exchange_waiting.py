@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from uuid import uuid4
 
 from proxy.client import Client
-from proxy.dialects.base import Dialect
+from proxy.dialects.base import Dialect, Waiting
 from proxy.errors import UpstreamUnreachable
 from proxy.relay import STREAM_HEADERS
 from proxy.upstream import Headers, Response, Upstream
@@ -71,28 +71,37 @@ class Heartbeats:
     ) -> None:
         self.sent = 0
         self._client = client
-        self.waiting = dialect.waiting(uuid4().hex)
+        self._dialect = dialect
+        self._waiting: Waiting | None = None
         self._is_stream = is_stream
         self._every_seconds = every_seconds
         self._on_beat = on_beat
 
+    @property
+    def waiting(self) -> Waiting:
+        """See the class; made when it is first asked for, which is hardly ever."""
+        if self._waiting is None:
+            self._waiting = self._dialect.waiting(uuid4().hex)
+        return self._waiting
+
     async def once_begun(self, work: Coroutine[Any, Any, T], begun: Begun) -> T:
         """The result of *work*; once *begun* is set the client is told that we live."""
-        stop = asyncio.Event()
-        beating: asyncio.Future[None] | None = None
+        beating: tuple[asyncio.Event, asyncio.Future[None]] | None = None
 
         def begin() -> None:
             nonlocal beating
-            beating = asyncio.ensure_future(self._beat_until(stop))
+            stop = asyncio.Event()
+            beating = stop, asyncio.ensure_future(self._beat_until(stop))
 
         begun.on_set = begin
         try:
             return await work
         finally:
-            stop.set()
             if beating is not None:
+                stop, beats = beating
+                stop.set()
                 # To its end, for half a heartbeat is none.
-                await beating
+                await beats
 
     async def while_open(self, work: Coroutine[Any, Any, T]) -> T:
         """The result of *work*; a client whose stream has begun is told that we live."""
