@@ -9,9 +9,12 @@ import os
 import time
 from pathlib import Path
 
-# File systems keep times to a millisecond at best and two seconds at worst: what was written so
-# shortly before a look may be written once more without a trace.
+# What was written so shortly before a look may be written once more without a trace: file systems
+# keep times to two seconds at worst.
 _SETTLED_SECONDS = 3.0
+# Where a time has a part of a second it is the system's clock at its last tick, 1 to 10 ms ago.
+_SETTLED_WITH_PARTS_SECONDS = 0.2
+_SECOND_NS = 1_000_000_000
 
 _Mark = tuple[tuple[int, int, int] | None, ...]
 
@@ -33,8 +36,9 @@ class Unchanged:
         mark = self._mark()
         if mark[0] is None:
             return None
-        newest = max(entry[2] for entry in mark if entry is not None) / 1e9
-        return mark if time.time() - newest > _SETTLED_SECONDS else None
+        newest = max(entry[2] for entry in mark if entry is not None)
+        settled = _SETTLED_WITH_PARTS_SECONDS if newest % _SECOND_NS else _SETTLED_SECONDS
+        return mark if time.time() - newest / _SECOND_NS > settled else None
 
     def read(self, mark: _Mark | None) -> None:
         """What the file held in the state *mark*, which was looked at before, has been read."""

@@ -82,3 +82,24 @@ def test_a_clock_that_goes_backwards_only_costs_time(tmp_path: Path) -> None:
     unchanged = Unchanged(path)
     unchanged.read(unchanged.look())
     assert not unchanged.holds()
+
+
+@pytest.mark.parametrize(
+    ("ago_ns", "whole_seconds", "is_settled"),
+    [
+        pytest.param(0, True, False, id="a file system that keeps seconds"),
+        pytest.param(5_000_000_000, True, True, id="the same, long enough ago"),
+        pytest.param(1_000_000_000, False, True, id="one that keeps parts of a second"),
+        pytest.param(-60_000_000_000, False, False, id="the same, newer than now"),
+    ],
+)
+def test_the_finer_a_file_systems_times_the_sooner_a_file_is_known(
+    tmp_path: Path, ago_ns: int, whole_seconds: bool, is_settled: bool
+) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"one")
+    written = time.time_ns() - ago_ns
+    # Never a whole second by accident, or later than it says.
+    written = written // 1_000_000_000 * 1_000_000_000 if whole_seconds else written // 10 * 10 - 1
+    os.utime(path, ns=(written, written))
+    assert (Unchanged(path).look() is not None) is is_settled
