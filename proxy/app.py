@@ -14,19 +14,18 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
 from functools import partial
 
-import orjson
 from prometheus_client import CollectorRegistry, ProcessCollector
-from prometheus_client.exposition import choose_encoder
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import Response as Reply
-from starlette.routing import BaseRoute, Match, Route
+from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from proxy.admission import Places, Room
+from proxy.app_health import Health
 from proxy.app_store import store_for
-from proxy.app_straight import Straight
+from proxy.app_straight import Endpoint, Everything, Straight
 from proxy.board import MOST_CONVERSATIONS, Board
 from proxy.callers import Access
 from proxy.client import Client, ClientGone
@@ -63,10 +62,6 @@ DIALECTS: dict[str, Dialect] = {
 
 # A broken store fails every request; a person needs to hear of it once a while.
 _WARN_EVERY_SECONDS = 60.0
-# Scrapes of several Prometheus servers ask the upstream once.
-_ASK_EVERY_SECONDS = 10.0
-# Prometheus gives a scrape up after 10 s.
-_SCRAPE_PATIENCE_SECONDS = 3.0
 
 
 class Proxy:
@@ -118,19 +113,19 @@ class Proxy:
             turnstile=self.turnstile,
             renamed=Renamed(),
         )
+        self.health = Health(self.upstream, self.store, self.metrics)
         self.status = Status(
             self.board,
             now=time.time,
             upstream_url=self.upstream.target.root,
-            upstream_state=self._upstream_told,
-            store_state=self._store_state,
+            upstream_state=self.health.upstream_told,
+            store_state=self.health.store_state,
         )
         self.is_stopping = False
         self._ending: asyncio.Task[None] | None = None
         # Requests that began before the configuration was read again still use them.
         self._replaced: list[Compactor] = []
         self._warned_at = -_WARN_EVERY_SECONDS
-        self._asked_upstream_at = -_ASK_EVERY_SECONDS
 
     def compactor_for(self, context: ContextConfig) -> Compactor:
         """A compactor with these settings; all share what is stored and known."""
@@ -213,7 +208,7 @@ class Proxy:
         client = Client(scope, receive, send)
         await self._tell(client, error, normal_path(client.raw_path))
 
-    def for_admins(self, endpoint: Callable[[Request], Awaitable[Reply]]) -> "_Endpoint":
+    def for_admins(self, endpoint: Callable[[Request], Awaitable[Reply]]) -> "Endpoint":
         """*endpoint*, for those alone who may see what is the proxy's own."""
 
         async def guarded(scope: Scope, receive: Receive, send: Send) -> None:
@@ -224,7 +219,7 @@ class Proxy:
             else:
                 await (await endpoint(Request(scope, receive)))(scope, receive, send)
 
-        return _Endpoint(guarded)
+        return Endpoint(guarded)
 
     async def _in_place(self, work: Callable[[], Awaitable[None]]) -> None:
         """Do *work* when it is its turn."""
@@ -271,6 +266,7 @@ class Proxy:
             self.is_stopping = True
             self.places.close()
             self.status.close()
+            self.health.is_stopping = True
             self._ending = asyncio.ensure_future(self._end_what_nobody_waits_for())
 
     async def _end_what_nobody_waits_for(self) -> None:
@@ -284,64 +280,9 @@ class Proxy:
         await self.upstream.close()
         await self.store.close()
 
-    async def livez(self, _: Request) -> Reply:
-        """The process runs."""
-        return Reply("ok\n", media_type="text/plain")
-
     async def readyz(self, request: Request) -> Reply:
-        """
-        Whether upstream and store can be used; 503 where the upstream cannot.
-
-        Whoever probes a container has no key: the reasons, which name the upstream, are for the others.
-        """
-        upstream = await self._upstream_told(timeout_seconds=5)
-        if self.is_stopping:
-            upstream = "not asked: the proxy is stopping"
-        told: dict[str, object] = {"ready": upstream == "ok"}
-        if self.access.is_admin(request.scope["headers"]):
-            told |= {"upstream": upstream, "store": self._store_state()}
-        return Reply(orjson.dumps(told), 200 if upstream == "ok" else 503, media_type="application/json")
-
-    async def upstream_state(self, timeout_seconds: float) -> str:
-        """`ok`, `loading`, or why it cannot be reached."""
-        try:
-            answer = await self.upstream.ask(
-                "GET", "/health", timeout_seconds=timeout_seconds, even_if_down=True
-            )
-        except ProxyError as error:
-            return str(error)
-        # llama.cpp answers 503 while it loads; others have no such path.
-        return "loading" if answer.status == 503 else "ok"
-
-    async def _upstream_told(self, timeout_seconds: float) -> str:
-        """The same, with what that means for requests."""
-        state = await self.upstream_state(timeout_seconds)
-        if not self.upstream.circuit.is_open:
-            return state
-        return f"{state}; requests are answered with 503 until it accepts a connection"
-
-    def _store_state(self) -> str:
-        is_broken = isinstance(self.store, GuardedStore) and not self.store.healthy
-        return self.store.last_error if isinstance(self.store, GuardedStore) and is_broken else "ok"
-
-    async def metrics_page(self, request: Request) -> Reply:
-        """Prometheus' text format, or OpenMetrics where it is asked for."""
-        await asyncio.gather(self._look_at_upstream(), self._look_at_store())
-        encode, kind = choose_encoder(request.headers.get("accept", ""))
-        return Reply(encode(self.metrics.registry), headers={"content-type": kind})
-
-    async def _look_at_upstream(self) -> None:
-        now = time.monotonic()
-        if now - self._asked_upstream_at < _ASK_EVERY_SECONDS:
-            return
-        self._asked_upstream_at = now
-        self.metrics.upstream_up.set(await self.upstream_state(_SCRAPE_PATIENCE_SECONDS) == "ok")
-
-    async def _look_at_store(self) -> None:
-        entries, size = await self.store.size()
-        self.metrics.store_entries.set(entries)
-        self.metrics.store_bytes.set(size)
-        self.metrics.store_up.set(self._store_state() == "ok")
+        """Whether requests can be answered; why not is for those who may know."""
+        return await self.health.readyz(is_admin=self.access.is_admin(request.scope["headers"]))
 
     async def upstream_metrics(self, scope: Scope, receive: Receive, send: Send) -> None:
         """The upstream's own `/metrics`."""
@@ -375,19 +316,19 @@ def make_app(config: Config, environ: Mapping[str, str] | None = None) -> Starle
             await proxy.close()
 
     routes = [
-        Route("/livez", proxy.livez),
+        Route("/livez", proxy.health.livez),
         Route("/readyz", proxy.readyz),
-        Route("/upstream/metrics", _Endpoint(proxy.upstream_metrics)),
+        Route("/upstream/metrics", Endpoint(proxy.upstream_metrics)),
     ]
     if config.metrics.enabled:
-        routes.append(Route("/metrics", proxy.for_admins(proxy.metrics_page), methods=["GET"]))
+        routes.append(Route("/metrics", proxy.for_admins(proxy.health.metrics_page), methods=["GET"]))
     if config.status.enabled:
         pages = proxy.status.pages()
         routes += [Route(path, proxy.for_admins(page), methods=["GET"]) for path, page in pages.items()]
     span: Callable[[Starlette], AbstractAsyncContextManager[None]] = lifespan
     entrance = Middleware(Entrance, origins=lambda: proxy.origins, refuse=proxy.refuse)
     app = Straight(
-        routes=[*routes, _Everything(proxy.handle)], rest=proxy.handle, entrance=entrance, lifespan=span
+        routes=[*routes, Everything(proxy.handle)], rest=proxy.handle, entrance=entrance, lifespan=span
     )
     app.state.proxy = proxy
     return app
@@ -403,26 +344,3 @@ def _said_with(error: ProxyError) -> list[tuple[bytes, bytes]]:
     if error.closes:
         said.append((b"connection", b"close"))
     return said
-
-
-class _Everything(BaseRoute):
-    """Every method and path; a pattern would leave out paths with a line break in them."""
-
-    def __init__(self, app: Callable[[Scope, Receive, Send], Awaitable[None]]) -> None:
-        self._app = app
-
-    def matches(self, scope: Scope) -> tuple[Match, Scope]:
-        return (Match.FULL if scope["type"] == "http" else Match.NONE), {}
-
-    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await self._app(scope, receive, send)
-
-
-class _Endpoint:
-    """Marks a callable as an ASGI application for `Route`, which takes functions for handlers."""
-
-    def __init__(self, app: Callable[[Scope, Receive, Send], "object"]) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await self._app(scope, receive, send)  # type: ignore[misc]

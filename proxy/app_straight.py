@@ -6,12 +6,12 @@ begins like a page of ours takes the usual way.
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
-from starlette.routing import BaseRoute, Route
+from starlette.routing import BaseRoute, Match, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 _SERVER = re.compile(r"(?i)^https?://[^/]*")
@@ -63,3 +63,29 @@ def _is_usual(path: str) -> bool:
 def _usual(path: str) -> str:
     """*path* without doubled slashes, and without the server that a forward proxy is told."""
     return _SLASHES.sub("/", "/" + _SERVER.sub("", path))
+
+
+class Everything(BaseRoute):
+    """Every method and path; a pattern would leave out paths with a line break in them."""
+
+    def __init__(self, app: Callable[[Scope, Receive, Send], Awaitable[None]]) -> None:
+        self._app = app
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        """Starlette's."""
+        return (Match.FULL if scope["type"] == "http" else Match.NONE), {}
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Starlette's."""
+        await self._app(scope, receive, send)
+
+
+class Endpoint:
+    """Marks a callable as an ASGI application for `Route`, which takes functions for handlers."""
+
+    def __init__(self, app: Callable[[Scope, Receive, Send], "object"]) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """ASGI's."""
+        await self._app(scope, receive, send)  # type: ignore[misc]

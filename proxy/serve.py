@@ -135,7 +135,7 @@ async def _find(proxy: Proxy) -> Found:
     """What the upstream is, once it answers: it may be started after the proxy."""
     told: set[str] = set()
     while True:
-        state = await proxy.upstream_state(_PATIENCE_SECONDS)
+        state = await proxy.health.upstream_state(_PATIENCE_SECONDS)
         # A request may have asked before, in vain; that is kept for a while.
         if state == "ok" and (found := await proxy.windows.of("", ())).answered:
             return found
