@@ -8,11 +8,11 @@ newest first, and holds numbers only; the block that stands for old turns is kep
 """
 
 from collections import OrderedDict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from proxy.board_rows import Change, Request, Story, Summary, Totals, What
+from proxy.board_rows import Change, Counted, Request, Story, Summary, Totals, What
 from proxy.core.budget import Budget
 from proxy.dialects.base import Usage
 
@@ -23,17 +23,39 @@ MOST_STEPS = 500
 _MOST_NAME_CHARS = 100
 # Rooms of a block are shares of the budget, so this cuts only what no window holds.
 _MOST_BLOCK_CHARS = 200_000
-_NOTHING = Totals()
+_NOTHING: Mapping[str, int] = {}
+# Members of `Totals`.
+_COUNTED_AS = {
+    What.COMPACTED: "compactions",
+    What.MASKED: "masks",
+    What.TRIMMED: "trims",
+    What.FAILED: "failures",
+}
 
 
 @dataclass(slots=True)
 class _Row:
-    summary: Summary
+    known: Summary
     requests: deque[Request]
     changes: deque[Change]
+    counted: Counted
+    changed: dict[str, Any]
     revision: int = 0
     noting: int = 0
     block: str = ""
+
+    @property
+    def tokens(self) -> int:
+        """Of the newest prompt."""
+        tokens: int = self.changed.get("tokens", self.known.tokens)
+        return tokens
+
+    def summary(self) -> Summary:
+        """The row as it is shown; made where somebody looks."""
+        if self.changed:
+            self.known = replace(self.known, totals=self.counted.totals(), **self.changed)
+            self.changed.clear()
+        return self.known
 
 
 class Board:
@@ -64,8 +86,13 @@ class Board:
         """Grows with every change of anything here."""
         self.forgotten = 0
         """Conversations that had to go."""
-        self.totals = Totals()
+        self._counted = Counted()
         self.on_change: Callable[[], None] = lambda: None
+
+    @property
+    def totals(self) -> Totals:
+        """Of all conversations since the proxy started."""
+        return self._counted.totals()
 
     def prepared(
         self,
@@ -80,7 +107,7 @@ class Board:
     ) -> None:
         """A request is about to go upstream; *block* is what stands for its old turns."""
         row = self._row(conversation, model)
-        number = row.summary.totals.requests + 1
+        number = row.counted["requests"] + 1
         row.requests.append(
             Request(
                 number=number, at=self._now(), turn=turns, tokens=tokens, budget=budget.limit, outcome=outcome
@@ -89,7 +116,7 @@ class Board:
         row.block = _clean(block, _MOST_BLOCK_CHARS, lines=True) if self.show_content else ""
         self._heard(
             row,
-            Totals(requests=1),
+            {"requests": 1},
             model=_clean(model),
             turns=turns,
             tokens=tokens,
@@ -112,8 +139,8 @@ class Board:
                 break
         self._heard(
             row,
-            Totals(prompt_tokens=usage.prompt, cached_tokens=usage.cached or 0),
-            tokens=usage.prompt if row.summary.tokens == tokens else row.summary.tokens,
+            {"prompt_tokens": usage.prompt, "cached_tokens": usage.cached or 0},
+            tokens=usage.prompt if row.tokens == tokens else row.tokens,
         )
 
     def compacted(
@@ -169,7 +196,7 @@ class Board:
 
     def summaries(self, since: int = -1) -> tuple[Summary, ...]:
         """What changed after the revision *since*, newest first; everything without it."""
-        return tuple(row.summary for row in reversed(self._rows.values()) if row.revision > since)
+        return tuple(row.summary() for row in reversed(self._rows.values()) if row.revision > since)
 
     def story(self, conversation: str) -> Story | None:
         """The time line of a conversation; None where it is not known, or no more."""
@@ -178,7 +205,7 @@ class Board:
             return None
         block = row.block if self.show_content and row.block else None
         return Story(
-            conversation=row.summary,
+            conversation=row.summary(),
             requests=tuple(row.requests),
             changes=tuple(row.changes),
             block=block,
@@ -188,7 +215,9 @@ class Board:
         row = self._rows.get(conversation)
         if row is None:
             summary = Summary(id=conversation, model=_clean(model), first_at=self._now())
-            row = _Row(summary, deque(maxlen=self._most_steps), deque(maxlen=self._most_steps))
+            requests: deque[Request] = deque(maxlen=self._most_steps)
+            changes: deque[Change] = deque(maxlen=self._most_steps)
+            row = _Row(known=summary, requests=requests, changes=changes, counted=Counted(), changed={})
             self._rows[conversation] = row
             while len(self._rows) > self._most:
                 self._rows.popitem(last=False)
@@ -208,7 +237,7 @@ class Board:
     ) -> None:
         change = Change(
             # It comes before the request that it was made for.
-            number=row.summary.totals.requests + 1,
+            number=row.counted["requests"] + 1,
             at=self._now(),
             what=what,
             before=before,
@@ -218,40 +247,18 @@ class Board:
             why=why,
         )
         row.changes.append(change)
-        self._heard(
-            row,
-            Totals(
-                compactions=what is What.COMPACTED,
-                masks=what is What.MASKED,
-                trims=what is What.TRIMMED,
-                failures=what is What.FAILED,
-            ),
-            last=change,
-        )
+        self._heard(row, {_COUNTED_AS[what]: 1}, last=change)
 
-    def _heard(self, row: _Row, more: Totals = _NOTHING, **changed: Any) -> None:
+    def _heard(self, row: _Row, more: Mapping[str, int] = _NOTHING, **changed: Any) -> None:
         """*more* was counted, and members of the summary have *changed*."""
-        if more is not _NOTHING:
-            changed["totals"] = _sum(row.summary.totals, more)
-            self.totals = _sum(self.totals, more)
-        summary = row.summary = replace(row.summary, last_at=self._now(), **changed)
+        row.counted.add(more)
+        self._counted.add(more)
+        row.changed.update(changed, last_at=self._now())
         self.revision += 1
         row.revision = self.revision
-        if summary.id in self._rows:
-            self._rows.move_to_end(summary.id)
+        if row.known.id in self._rows:
+            self._rows.move_to_end(row.known.id)
         self.on_change()
-
-
-def _sum(a: Totals, b: Totals) -> Totals:
-    return Totals(
-        requests=a.requests + b.requests,
-        compactions=a.compactions + b.compactions,
-        masks=a.masks + b.masks,
-        trims=a.trims + b.trims,
-        failures=a.failures + b.failures,
-        prompt_tokens=a.prompt_tokens + b.prompt_tokens,
-        cached_tokens=a.cached_tokens + b.cached_tokens,
-    )
 
 
 def _clean(text: str, most: int = _MOST_NAME_CHARS, *, lines: bool = False) -> str:

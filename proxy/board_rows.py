@@ -5,6 +5,7 @@ Sizes are in tokens, times in seconds since the epoch. Texts are short, and free
 a terminal would obey; nothing here is content but `Story.block`.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -81,6 +82,26 @@ class Totals:
     failures: int = 0
     prompt_tokens: int = 0
     cached_tokens: int = 0
+
+
+class Counted:
+    """`Totals` while they grow: far more often than somebody looks at them."""
+
+    def __init__(self) -> None:
+        self._counts: dict[str, int] = {}
+
+    def add(self, more: Mapping[str, int]) -> None:
+        """Count *more* of its members."""
+        for name, count in more.items():
+            self._counts[name] = self._counts.get(name, 0) + count
+
+    def __getitem__(self, name: str) -> int:
+        """One of them."""
+        return self._counts.get(name, 0)
+
+    def totals(self) -> Totals:
+        """All of them, as they are now."""
+        return Totals(**self._counts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
