@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 
 from proxy.core.overflow import Overflow, read_overflow
-from proxy.dialects.sse import Events
+from proxy.dialects.sse import Event, Events, split_first
 from proxy.encodings import decoded
 from proxy.errors import BadEncoding, BodyTooLarge, UpstreamStalled, UpstreamUnreachable
 from proxy.relay import is_stream
@@ -133,7 +133,7 @@ async def _read_stream(response: Response, beginning: Beginning, on_comment: OnC
     size = 0
     async for chunk in beginning.rest:
         size += len(chunk)
-        events = reader.feed(chunk)
+        events = _events_with_first(reader, chunk)
         is_whole = chunk.endswith((b"\n", b"\r"))
         is_comment = is_whole and not events and not reader.is_in_event
         if on_comment and is_comment and not beginning.held:
@@ -148,6 +148,13 @@ async def _read_stream(response: Response, beginning: Beginning, on_comment: OnC
             return
     for event in reader.end():
         beginning.overflow = beginning.overflow or _overflow_in(event.name, event.data)
+
+
+def _events_with_first(reader: Events, chunk: bytes) -> list[Event]:
+    """The events that end in *chunk*, but none behind the first with data: nobody asks for them."""
+    first, rest = split_first(chunk)
+    events = reader.feed(first) if first else []
+    return events if any(event.data for event in events) else [*events, *reader.feed(rest)]
 
 
 def _overflow_in(name: bytes, data: bytes) -> Overflow | None:

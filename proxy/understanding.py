@@ -57,12 +57,12 @@ def understand(
     coding = client.header(b"content-encoding")
     if coding and not is_known(coding):
         return Untouched.UNKNOWN_CODING
-    limits = config.limits
+    limits, credentials = config.limits, client.credentials
     body = decoded(raw, coding, config.server.max_body_bytes) if coding else raw
     try:
         if len(body) > limits.understood_bytes or _may_hold_more_values(body, limits.understood_values):
             return Untouched.TOO_LARGE
-        parsed = dialect.parse(body, items.of((dialect.name, caller(client.credentials))))
+        parsed = dialect.parse(body, items.of((dialect.name, caller(credentials))))
     except HeldByServer:
         return Untouched.HELD_BY_SERVER
     except NotUnderstood:
@@ -75,7 +75,7 @@ def understand(
         url=url,
         plain=body if coding else None,
         headers=hd.for_own_request(client.headers),
-        credentials=client.credentials,
+        credentials=credentials,
     )
 
 

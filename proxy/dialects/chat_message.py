@@ -13,7 +13,7 @@ from typing import Any
 from proxy.core.messages import Attachment, Call, Kind, Message, Role, Text
 from proxy.core.volatile import without_volatile
 from proxy.dialects.slices import Item
-from proxy.dialects.values import with_texts
+from proxy.dialects.values import SHORT, SORTED, with_texts
 from proxy.errors import NotUnderstood
 
 # Where servers and clients keep reasoning that is sent back.
@@ -177,7 +177,7 @@ def _normal(wire: dict[str, Any], role: Role, calls: tuple[Call, ...]) -> bytes:
         form.append(["refusal", wire["refusal"]])
     # In a list of their own: a tool may be called "name", too.
     form.append([[call.name, _arguments_form(call.arguments)] for call in calls])
-    return json.dumps(form, separators=(",", ":")).encode()
+    return SHORT.encode(form).encode()
 
 
 def _content_form(content: Any) -> list[Any]:
@@ -201,7 +201,7 @@ def _content_form(content: Any) -> list[Any]:
 
 def _arguments_form(arguments: str) -> str:
     try:
-        return json.dumps(json.loads(arguments), sort_keys=True, separators=(",", ":"))
+        return SORTED.encode(json.loads(arguments))
     except (ValueError, RecursionError):
         return arguments.strip()
 

@@ -17,6 +17,9 @@ Path = tuple[str | int, ...]
 # Over a billion tokens is nonsense, whoever says it.
 _MOST = 10**9
 _USAGE = b'"usage"'
+# Made once: for other settings than its own `json.dumps` makes one for every value.
+SHORT = json.JSONEncoder(separators=(",", ":"))
+SORTED = json.JSONEncoder(separators=(",", ":"), sort_keys=True)
 # Tools may have parameters of that name, but hardly this many; to look at every one in a text of
 # nothing else takes seconds.
 _MOST_TRIES = 100
@@ -101,7 +104,7 @@ def _usage_at(data: bytes, at: int) -> dict[str, Any]:
 def arguments_form(arguments: str) -> str:
     """Call arguments without the differences that have no meaning."""
     try:
-        return json.dumps(json.loads(arguments), sort_keys=True, separators=(",", ":"))
+        return SORTED.encode(json.loads(arguments))
     except (ValueError, RecursionError):
         return arguments.strip()
 
@@ -140,7 +143,7 @@ def text_form(texts: Iterable[str]) -> list[Any]:
 
 def normal_bytes(form: list[Any]) -> bytes:
     """The bytes of a normal form."""
-    return json.dumps(form, separators=(",", ":")).encode()
+    return SHORT.encode(form).encode()
 
 
 def at_path(value: Any, path: Path) -> Any:
