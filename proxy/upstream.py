@@ -7,8 +7,10 @@ connecting and one on silence, none on the whole. aiohttp's client is spoken to 
 what httpx puts around it takes longer than all the rest of a short request.
 """
 
+import asyncio
+import contextlib
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass
 
 import aiohttp
@@ -67,8 +69,9 @@ class Response:
         """
         read = self._response.content.readany
         try:
-            while chunk := await read():
-                yield chunk
+            with _ended_with_its_connection(self._response):
+                while chunk := await read():
+                    yield chunk
         except (aiohttp.ClientError, OSError) as error:
             raise _said(error, "in the middle of its answer") from error
 
@@ -263,6 +266,42 @@ def _in_pieces(body: bytes) -> bytes | AsyncIterator[bytes] | None:
             yield body[start : start + _PIECE_BYTES]
 
     return pieces() if len(body) > _PIECE_BYTES else body or None
+
+
+@contextlib.contextmanager
+def _ended_with_its_connection(response: aiohttp.ClientResponse) -> Iterator[None]:
+    """
+    See to it that nobody waits for more of a body whose connection is gone.
+
+    Of a body that is no HTTP in its middle, aiohttp closes the connection and ends the
+    timeout, but does not tell whoever reads: that would wait for ever.
+    """
+    content, connection = response.content, response.connection
+    protocol = connection.protocol if connection is not None else None
+
+    def end(_: object = None) -> None:
+        if not content.is_eof() and content.exception() is None:
+            content.set_exception(aiohttp.ClientPayloadError("what it sent is no HTTP"))
+
+    closed = protocol.closed if protocol is not None else None
+    if closed is None:
+        end()
+        yield
+        return
+    # A connection has many answers, and one future.
+    closed.remove_done_callback(_retrieve)
+    closed.add_done_callback(_retrieve)
+    closed.add_done_callback(end)
+    try:
+        yield
+    finally:
+        closed.remove_done_callback(end)
+
+
+def _retrieve(closed: asyncio.Future[None]) -> None:
+    """Why a connection was closed is told to who reads from it; asyncio would log it as unseen."""
+    if not closed.cancelled():
+        closed.exception()
 
 
 def _was_closed(error: Exception) -> bool:

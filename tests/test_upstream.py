@@ -7,8 +7,9 @@ import pytest
 
 from tests.support import wire_bytes
 from tests.support.fronted import BODY, BOTH, CHAT, STREAMED, fronted, playing
+from tests.support.gate import Gate
 from tests.support.raw_client import RawAnswer, RawRequest, ask
-from tests.support.raw_upstream import Close, Reset, Send, Stall, Step
+from tests.support.raw_upstream import Close, Reset, Send, Stall, Step, Wait
 from tests.support.recorded import Recorded
 
 
@@ -100,6 +101,29 @@ async def test_a_stream_that_breaks_off_says_why_and_is_not_ended(path: str, ste
         got = await rest_of(await request.answer())
     whole = b"".join(wire_bytes.sse("Half of an answer, as events")[:3])
     assert got.startswith(whole + b'data: {"error":{"message":"the upstream went away in the middle')
+
+
+@BOTH
+async def test_a_stream_that_turns_into_something_else_ends(path: str) -> None:
+    # aiohttp closes the connection then, but tells nobody who reads from it.
+    head, gate = wire_bytes.sse("Half of an answer, as events")[:3], Gate()
+    steps: list[Step] = [
+        *wire_bytes.stream(head)[:-1],
+        Wait(gate),
+        Send(b"no length of a chunk\r\n"),
+        Stall(),
+    ]
+    async with (
+        playing(lambda _: steps).running() as upstream,
+        fronted(upstream.url) as url,
+        RawRequest(url, path, body=STREAMED) as request,
+    ):
+        answer = await request.answer()
+        gate.open()
+        got = await rest_of(answer)
+    error = b'the upstream went away in the middle of its answer (what it sent is no HTTP)'
+    assert got.startswith(b"".join(head)) and error in got
+    assert b"no length" not in got
 
 
 async def test_half_an_event_is_not_gone_on_with() -> None:
