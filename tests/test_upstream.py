@@ -121,7 +121,7 @@ async def test_a_stream_that_turns_into_something_else_ends(path: str) -> None:
         answer = await request.answer()
         gate.open()
         got = await rest_of(answer)
-    error = b'the upstream went away in the middle of its answer (what it sent is no HTTP)'
+    error = b"the upstream went away in the middle of its answer (what it sent is no HTTP)"
     assert got.startswith(b"".join(head)) and error in got
     assert b"no length" not in got
 
