@@ -8,6 +8,7 @@ from benchmarks import soak
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.skipif(sys.platform != "linux", reason="looks at the process through /proc")
 async def test_everybody_gets_their_own_answer_and_nothing_is_kept() -> None:
     report, upstream = await soak.run(8, 10, pace_seconds=0.2, share=0.1)

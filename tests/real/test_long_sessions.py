@@ -56,7 +56,13 @@ def turns_of(window: int, llama: Llama) -> int:
     return turns[at]
 
 
-@pytest.fixture(scope="module", params=[4096, 8192], ids=["window 4096, streaming", "window 8192"])
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param(4096, id="window 4096, streaming"),
+        pytest.param(8192, id="window 8192", marks=pytest.mark.long),
+    ],
+)
 async def seen(
     request: pytest.FixtureRequest,
     tmp_path_factory: pytest.TempPathFactory,
