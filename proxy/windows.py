@@ -20,6 +20,8 @@ from proxy.events import emit, log_fault
 FRESH_SECONDS = 300.0
 # Where the upstream could not be asked, sooner.
 RETRY_SECONDS = 10.0
+# Where there was nobody at all: until a server that is started has been asked, nothing is compacted.
+ABSENT_SECONDS = 1.0
 # All questions together: a request waits for the answers when a model is new.
 LONGEST_SECONDS = 10.0
 _MOST_MODELS = 200
@@ -70,8 +72,7 @@ class Windows:
         """What is known of *model*; never raises. Requests that come at once ask once."""
         known = self._known.get(model)
         if known is not None:
-            fresh = FRESH_SECONDS if known.found.window else RETRY_SECONDS
-            if self._now() - known.asked_at >= fresh:
+            if self._now() - known.asked_at >= _fresh_seconds(known.found):
                 # Behind the request's back: a server that has fallen silent holds up one
                 # request for each model, not one every ten seconds.
                 self._begin(model, headers)
@@ -174,3 +175,10 @@ class Windows:
         if self._configured is not None:
             return replace(known.found, window=self._configured, window_source="context.window")
         return known.found
+
+
+def _fresh_seconds(found: Found) -> float:
+    """How long what was found is good for."""
+    if found.window:
+        return FRESH_SECONDS
+    return RETRY_SECONDS if found.answered else ABSENT_SECONDS

@@ -11,8 +11,9 @@ from typing import Any
 
 from proxy.core.overflow import Overflow
 from proxy.discovery import Found, ServerKind
+from proxy.errors import UpstreamUnreachable
 from proxy.upstream import Answer, Headers
-from proxy.windows import FRESH_SECONDS, RETRY_SECONDS, Windows
+from proxy.windows import ABSENT_SECONDS, FRESH_SECONDS, RETRY_SECONDS, Windows
 
 
 @dataclass
@@ -23,12 +24,14 @@ class Server:
     Attributes:
         window: None where it does not say.
         silent: Whether it answers nothing.
+        absent: Whether nobody listens.
         asked: How often it was asked for its properties.
         clock: Seconds.
     """
 
     window: int | None = 8192
     silent: bool = False
+    absent: bool = False
     asked: int = 0
     clock: float = 0.0
     told: list[tuple[str, int]] = field(default_factory=list)
@@ -43,6 +46,8 @@ class Server:
         timeout_seconds: float = 5.0,
     ) -> Answer:
         self.asked += path == "/props"
+        if self.absent:
+            raise UpstreamUnreachable("nobody listens")
         if self.silent:
             await asyncio.Event().wait()
         props: dict[str, Any] = {"default_generation_settings": {}, "total_slots": 1}
@@ -122,6 +127,17 @@ async def test_a_restarted_server_is_noticed_behind_a_request() -> None:
     await settled()
     assert (await windows.of("m", ())).window == 4096
     assert server.told == [("m", 8192), ("m", 4096)]
+
+
+async def test_a_server_that_was_not_there_is_asked_again_soon() -> None:
+    server = Server(absent=True)
+    windows = server.windows()
+    assert (await windows.of("m", ())).window is None
+    server.absent = False
+    server.clock += ABSENT_SECONDS
+    await windows.of("m", ())
+    await settled()
+    assert (await windows.of("m", ())).window == 8192
 
 
 async def test_a_server_that_falls_silent_keeps_the_window_it_had() -> None:
