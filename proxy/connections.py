@@ -25,7 +25,7 @@ _PLAIN = re.compile(
     rb"((?:%b:[\t -~\x80-\xff]*+\r\n)++)\r\n" % _NAME
 )
 # Of these there is one, with nothing odd about it, or the request is not plain.
-_FRAMING = re.compile(rb"(?:^|\n)(content-length|host|connection):[\t ]*([^\r]*?)[\t ]*\r", re.IGNORECASE)
+_FRAMING = re.compile(rb"(?:^|\n)(content-length|host|connection):[\t ]*+([^\r]*+)\r", re.IGNORECASE)
 # They change how a message is framed, or what its end means; and httptools keeps blanks after a value.
 _NOT_PLAIN = re.compile(
     rb"(?:^|\n)(?:transfer-encoding|upgrade|expect|trailer|http2-settings):|[\t ]\r", re.IGNORECASE
