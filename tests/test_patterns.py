@@ -45,7 +45,7 @@ REVIEWED = {
     "config_toml.py HEADER": ANCHORED,
     "config_toml.py KEY": ANCHORED,
     "config_toml.py OPENING": "a quote that is not closed is one for each line of the settings",
-    "connections.py _FRAMING": "the head has been found to be nothing but fields, and its repeats give nothing back",
+    "connections.py _FRAMING": "the head is nothing but fields by then, and its repeats give nothing back",
     "connections.py _PLAIN": "it has to take the whole head, and its repeats give nothing back",
     "core/arguments.py _LINE_SPAN": ANCHORED,
     "core/arguments.py _PATCH_FILE": BY_LINE,
