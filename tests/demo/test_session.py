@@ -62,6 +62,7 @@ def test_before_a_turn_stands_everything_up_to_its_assistant_message() -> None:
     assert session.before(1) == [user] and session.before(2) == [user, assistant, user]
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_is_four_windows_of_8192_long_in_turns_that_fit_a_small_window(llama_4096: Llama) -> None:
     tools = list(SESSION.tools)

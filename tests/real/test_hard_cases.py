@@ -57,6 +57,7 @@ async def test_a_tool_result_of_three_windows(served: Serve) -> None:
     assert third.processed <= 1.1 * (third.prompt - second.prompt)
 
 
+@pytest.mark.long
 async def test_a_session_of_four_windows_arrives_at_an_empty_store(served: Serve) -> None:
     llama = await served(window=WINDOW)
     alice = await asyncio.to_thread(grown, ShortAgent("alice"), llama, 4 * WINDOW)
