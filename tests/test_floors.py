@@ -25,6 +25,10 @@ BUDGET = 3072
 WORDS = "tax rate table order line total sum customer address invoice date round half even country export "
 
 
+# Floor, block and newest turn fill the budget there, so that no cut rests (law 10 asks that it does).
+TRIMS_EACH_TIME = pytest.mark.xfail(reason="a fault that is known: nearly every call is trimmed")
+
+
 def brief_of(tokens: int) -> str:
     """A task of about so many tokens."""
     chars = tokens * CHARS_PER_TOKEN
@@ -62,6 +66,8 @@ async def go_on(
         pytest.param("brief", 0.85, id="brief near the budget"),
         pytest.param("tools", 0.30, id="tools over compact_to"),
         pytest.param("tools", 0.65, id="tools over compact_at"),
+        pytest.param("tools", 0.80, id="tools of four fifths", marks=TRIMS_EACH_TIME),
+        pytest.param("brief", 0.80, id="brief of four fifths", marks=TRIMS_EACH_TIME),
     ],
 )
 async def test_a_large_floor_never_loops(name: str, share: float) -> None:
