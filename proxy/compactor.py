@@ -22,7 +22,7 @@ from proxy.dialects.base import Usage
 from proxy.discovery import Found
 from proxy.errors import NotUnderstood
 from proxy.events import emit
-from proxy.looking import Look, Looking, Terms, budget_for
+from proxy.looking import Look, Looking, Terms, beside_fixed, budget_for
 from proxy.masking import Masking
 from proxy.metrics import Metrics
 from proxy.noting import Noting
@@ -233,6 +233,7 @@ class Compactor:
         digests = chain(seed, conversation)
         past = await self._rewrites.find(digests, conversation)
         look = await self._looking.look(asked, conversation, past.rewrite, found, budget)
+        budget = beside_fixed(budget, look, found)
         return _Begun(found=found, budget=budget, digests=digests, past=past, look=look)
 
     async def recover(

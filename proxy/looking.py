@@ -108,6 +108,13 @@ def budget_for(config: ContextConfig, conversation: Conversation, found: Found) 
         return None
 
 
+def beside_fixed(budget: Budget, look: Look, found: Found) -> Budget:
+    """*budget* for the tools and brief of *look*; as it is where prompt and limit must fit together."""
+    if found.enforces_limit and look.conversation.output_limit is not None:
+        return budget
+    return budget.with_room_for_turns(look.measured.sizes.fixed)
+
+
 class Looking:
     """Makes looks and terms. For one event loop."""
 

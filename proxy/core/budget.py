@@ -7,7 +7,7 @@ tokenizer is not known here: sizes come in as numbers.
 Every quantity is in tokens unless its name says otherwise.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from proxy.errors import ConfigError
 
@@ -18,6 +18,10 @@ _RESERVE_DIVISOR, _RESERVE_LEAST, _RESERVE_MOST = 8, 1024, 8192
 _LARGEST_SHARE_DIVISOR = 4
 # Over this share of the budget a compaction is worth a smaller gain.
 _PRESSING_SHARE = 0.95
+# Turns get this share of the budget beside tools and brief: with less no cut would rest. For that
+# the reserve gives way, down to this part of the window.
+_LEAST_TURNS_SHARE = 0.4
+_LEAST_RESERVE_DIVISOR = 16
 # Within this share of a limit an estimate is too rough.
 _NEAR_SHARE = 0.1
 
@@ -60,6 +64,19 @@ class Budget:
     def limit(self) -> int:
         """The largest prompt that is sent."""
         return self.window - self.reserve
+
+    def with_room_for_turns(self, fixed: int) -> "Budget":
+        """
+        The same with less kept free where *fixed*, tools and brief, leaves turns too little of it.
+
+        Where they take even more than all of it nothing is changed: that is the upstream's to judge.
+        """
+        if fixed > self.limit:
+            return self
+        least = min(self.reserve, self.window // _LEAST_RESERVE_DIVISOR)
+        needed = fixed + int(_LEAST_TURNS_SHARE * self.limit)
+        reserve = min(self.reserve, max(least, self.window - needed))
+        return replace(self, reserve=reserve)
 
     def is_over(self, prompt: int) -> bool:
         """Whether a *prompt* has passed `compact_at`."""

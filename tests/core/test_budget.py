@@ -105,3 +105,27 @@ def test_what_is_below_the_middle_of_both_shares_will_rest(prompt: int, rests: b
 
 def test_a_budget_of_one_token_is_one() -> None:
     assert Budget(window=101, reserve=100).limit == 1
+
+
+@pytest.mark.parametrize(
+    ("window", "reserve", "fixed", "left"),
+    [
+        pytest.param(4_096, 1_024, 0, 1_024, id="nothing but turns"),
+        pytest.param(4_096, 1_024, 1_844, 1_024, id="two fifths are left for turns"),
+        pytest.param(4_096, 1_024, 1_845, 1_023, id="one token less"),
+        pytest.param(4_096, 1_024, 2_500, 368, id="most of the reserve gives way"),
+        pytest.param(4_096, 1_024, 2_612, 256, id="a sixteenth of the window is left"),
+        pytest.param(4_096, 1_024, 2_613, 256, id="and stays"),
+        pytest.param(4_096, 1_024, 3_072, 256, id="tools and brief fill it all"),
+        pytest.param(4_096, 1_024, 3_073, 1_024, id="more than all: the upstream's to judge"),
+        pytest.param(4_096, 256, 3_800, 256, id="no more than a sixteenth was kept free"),
+        pytest.param(4_096, 200, 3_800, 200, id="an answer that needs less"),
+    ],
+)
+def test_the_reserve_gives_way_to_turns_beside_large_tools(
+    window: int, reserve: int, fixed: int, left: int
+) -> None:
+    before = Budget(window=window, reserve=reserve, compact_at=0.7, compact_to=0.2)
+    budget = before.with_room_for_turns(fixed)
+    assert (budget.window, budget.reserve) == (window, left)
+    assert (budget.compact_at, budget.compact_to) == (0.7, 0.2)
