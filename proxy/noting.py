@@ -1,8 +1,8 @@
 """
 Have notes written over a view, and make them into a rewrite that is stored.
 
-The notes are asked for once more where the answer was a tool call, a copy, or named what
-never occurred; then what there is is used, flagged, or refused with a reason.
+The notes are asked for once more where the answer was a tool call, a copy, a little too long, or named
+what never occurred; then what there is is used, flagged, or refused with a reason.
 """
 
 import asyncio

@@ -80,7 +80,8 @@ async def ask_once(upstream: ScriptedUpstream, **context: Any) -> tuple[Got, Wat
         pytest.param(Answer(text=GOOD, calls=CALL), "tool_call", 2, id="text and a tool call"),
         pytest.param(Answer(text=GOOD, finish_reason="tool_calls"), "tool_call", 2, id="tool call unsaid"),
         pytest.param(Answer(text=MARKUP), "tool_markup", 2, id="tool call as text"),
-        pytest.param(Answer(text=LINE * 40), "too_large", 1, id="larger than its room"),
+        pytest.param(Answer(text=LINE * 40), "too_large", 1, id="far larger than its room"),
+        pytest.param(Answer(text=LINE * 20), "too_large", 2, id="larger than its room"),
     ],
 )
 @pytest.mark.parametrize("stream", [True, False], ids=["streaming", "not streaming"])
@@ -106,7 +107,7 @@ async def test_rejected(answer: Answer, reason: str, asked: int, stream: bool) -
 async def test_no_gain() -> None:
     """Notes that take as much as they replace are not worth a rewritten prefix."""
     upstream = remembering_upstream(window=WINDOW)
-    notes_are(upstream, Answer(text=LINE * 100))
+    notes_are(upstream, Answer(text=LINE * 90))
     got, proxy, raw = await ask_once(upstream, notes_max_tokens=1800, notes_reasoning_tokens=200)
     assert got.outcome == "failed"
     assert [event["reason"] for event in proxy.events("context.compaction_failed")] == ["no_gain"]

@@ -18,8 +18,8 @@ _REASONING_DIVISOR = 8
 # What is left of a cut answer must be this share of its room to be of use; a single
 # endless line leaves nothing.
 _LEAST_SHARE_OF_ROOM = 0.1
-# Models count words badly: notes a little over their room are cut like those that reached
-# the limit, but what is far over it is no record.
+# Models count words badly: notes that are a little over their room may fit it when they are written
+# again, but what is far over it was never going to.
 _FAR_OVER = 1.5
 # A copy repeats nearly all of its long lines; good notes quote a few.
 _COPY_SHARE = 0.8
@@ -80,6 +80,10 @@ RETRY_TOOL = (
 RETRY_COPY = (
     "The last attempt copied the conversation. Do not repeat it: write a record of it in your own words, "
     "much shorter than the conversation."
+)
+RETRY_LARGE = (
+    "The last attempt was longer than there is room for. Write the record again in half as many words: leave "
+    "out what matters least."
 )
 RETRY_INSTRUCTION = "The last attempt repeated what it was asked. Do not repeat it: write the record itself."
 
@@ -159,12 +163,12 @@ def judge(
         return Rejected(Reason.TOOL_MARKUP, RETRY_TOOL)
     flags: list[Flag] = []
     size = count(notes)
-    if size > _FAR_OVER * room and not cut:
-        return Rejected(Reason.TOO_LARGE)
-    if cut or size > room:
+    if size > room and not cut:
+        return Rejected(Reason.TOO_LARGE, RETRY_LARGE if size <= _FAR_OVER * room else "")
+    if cut:
         notes = _full_lines(notes, room, count)
         if count(notes) < _LEAST_SHARE_OF_ROOM * room:
-            return Rejected(Reason.TOO_LARGE if not cut or notes else Reason.EMPTY)
+            return Rejected(Reason.TOO_LARGE if notes else Reason.EMPTY)
         flags.append(Flag.CUT)
     if _is_copy(notes, sources) or _adds_nothing(notes, earlier):
         flags.append(Flag.COPIED)

@@ -4,6 +4,7 @@ import pytest
 
 from proxy.core.notes import (
     RETRY_INSTRUCTION,
+    RETRY_LARGE,
     RETRY_TOOL,
     Accepted,
     Flag,
@@ -73,7 +74,9 @@ def test_no_notes(text: str, how: dict[str, object], reason: Reason) -> None:
             (Flag.CUT,),
             id="to a full sentence",
         ),
-        pytest.param(LINE * 7, {}, (LINE * 5).rstrip(), (Flag.CUT,), id="a little over its room"),
+        pytest.param(
+            LINE * 7, {"cut": True}, (LINE * 5).rstrip(), (Flag.CUT,), id="cut at a limit over its room"
+        ),
     ],
 )
 def test_notes(text: str, how: dict[str, object], notes: str, flags: tuple[Flag, ...]) -> None:
@@ -151,15 +154,23 @@ def test_odd_reasoning_tags_take_no_time(text: str) -> None:
     ("text", "how", "notes", "flags"),
     [
         pytest.param("a" * 100, {}, "a" * 100, (), id="just its room"),
-        pytest.param("a" * 99 + "\nb", {}, "a" * 99, (Flag.CUT,), id="one over: to the full line"),
+        pytest.param("a" * 99 + "\nb", {"cut": True}, "a" * 99, (Flag.CUT,), id="one over: to the full line"),
         pytest.param(
-            "a" * 49 + ("\n" + "b" * 49) * 2, {}, "a" * 49 + "\n" + "b" * 49, (Flag.CUT,), id="lines"
+            "a" * 49 + ("\n" + "b" * 49) * 2,
+            {"cut": True},
+            "a" * 49 + "\n" + "b" * 49,
+            (Flag.CUT,),
+            id="lines",
         ),
-        pytest.param("a" * 50 + "\n" + "b" * 49 + "\nc", {}, "a" * 50, (Flag.CUT,), id="no room for its end"),
+        pytest.param(
+            "a" * 50 + "\n" + "b" * 49 + "\nc", {"cut": True}, "a" * 50, (Flag.CUT,), id="no room for its end"
+        ),
         pytest.param(
             "a" * 10 + "\nb", {"cut": True}, "a" * 10, (Flag.CUT,), id="a tenth of the room is enough"
         ),
-        pytest.param("a" * 98 + ". b", {}, "a" * 98 + ".", (Flag.CUT,), id="a sentence that just fits"),
+        pytest.param(
+            "a" * 98 + ". b", {"cut": True}, "a" * 98 + ".", (Flag.CUT,), id="a sentence that just fits"
+        ),
         pytest.param(
             "a" * 90 + "\nb" + "b" * 7 + ". c",
             {"cut": True},
@@ -208,16 +219,21 @@ def test_what_is_left_of_notes_that_are_too_long(
 
 
 @pytest.mark.parametrize(
-    ("text", "cut", "reason"),
+    ("text", "cut", "verdict"),
     [
-        pytest.param("a" * 75 + "\n" + "b" * 74, False, None, id="half over its room: cut"),
-        pytest.param("a" * 75 + "\n" + "b" * 75, False, Reason.TOO_LARGE, id="more: no record"),
-        pytest.param("a" * 9 + "\n" + "b" * 95, True, Reason.TOO_LARGE, id="less than a tenth is left"),
+        pytest.param("a" * 100, False, Accepted("a" * 100), id="just as much"),
+        pytest.param("a" * 101, False, Rejected(Reason.TOO_LARGE, RETRY_LARGE), id="one token over it"),
+        pytest.param("a" * 150, False, Rejected(Reason.TOO_LARGE, RETRY_LARGE), id="half over it"),
+        pytest.param("a" * 151, False, Rejected(Reason.TOO_LARGE), id="more: not worth another try"),
+        pytest.param(
+            "a" * 9 + "\n" + "b" * 95, True, Rejected(Reason.TOO_LARGE), id="cut, less than a tenth is left"
+        ),
     ],
 )
-def test_how_far_over_its_room_is_too_far(text: str, cut: bool, reason: Reason | None) -> None:
-    verdict = judged(text, count=len, cut=cut)
-    assert (verdict.reason if isinstance(verdict, Rejected) else None) is reason
+def test_notes_that_ended_by_themselves_over_their_room_are_refused(
+    text: str, cut: bool, verdict: Accepted | Rejected
+) -> None:
+    assert judged(text, count=len, cut=cut) == verdict
 
 
 @pytest.mark.parametrize("line", ["a" * 40, "a" * 39])

@@ -138,7 +138,8 @@ class Walker:
         seed: bytes = b"scope",
         mask_first: bool = False,
     ) -> None:
-        self.budget = Budget(window=limit + limit // 8, reserve=limit // 8, compact_at=compact_at)
+        self._budget = Budget(window=limit + limit // 8, reserve=limit // 8, compact_at=compact_at)
+        self.budget = self._budget
         notes_max = max(16, limit // 10)
         self.policy = Policy(notes_max=notes_max)
         share = self.budget.limit
@@ -163,6 +164,7 @@ class Walker:
         digests = chain(self._seed, conversation)
         before = finish(self._rewrites.find(digests, conversation)).rewrite
         rewrite = before
+        self.budget = self._budget.with_room_for_turns(measure(conversation, rewrite).fixed)
         masked: Rewrite | None = None
         if self.budget.is_over(measure(conversation, rewrite).total):
             masked = self._masked(conversation, digests, rewrite)
