@@ -31,7 +31,8 @@ from proxy.relay import STREAM_HEADERS, answer_headers, is_stream
 from proxy.renamed import Renamed
 from proxy.turnstile import Turnstile
 from proxy.understanding import memory_of, understand
-from proxy.upstream import Response, Upstream
+from proxy.upstream import Upstream
+from proxy.upstream_response import Response
 
 # Of the end of a stream, for its usage; a whole answer has it anywhere.
 _TAIL_BYTES = 32 * 1024

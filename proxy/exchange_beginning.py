@@ -16,7 +16,7 @@ from proxy.dialects.sse import Event, Events, split_first
 from proxy.encodings import decoded
 from proxy.errors import BadEncoding, BodyTooLarge, UpstreamStalled, UpstreamUnreachable
 from proxy.relay import is_stream
-from proxy.upstream import Response
+from proxy.upstream_response import Response
 
 # An error body that says "too long" is short; a longer one is relayed without a look.
 _MOST_ERROR_BYTES = 256 * 1024

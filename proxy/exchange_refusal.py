@@ -11,7 +11,7 @@ from typing import Any
 from proxy.dialects.sse import Events
 from proxy.exchange_beginning import Beginning, plain
 from proxy.relay import is_stream
-from proxy.upstream import Response
+from proxy.upstream_response import Response
 
 
 def refusal_behind_200(response: Response, beginning: Beginning) -> bytes | None:

@@ -16,7 +16,8 @@ from proxy.client import Client
 from proxy.dialects.base import Dialect, Waiting
 from proxy.errors import UpstreamUnreachable
 from proxy.relay import STREAM_HEADERS
-from proxy.upstream import Headers, Response, Upstream
+from proxy.upstream import Headers, Upstream
+from proxy.upstream_response import Response
 
 T = TypeVar("T")
 

@@ -16,7 +16,8 @@ from proxy.dialects.base import Dialect, Piece, Usage
 from proxy.dialects.sse import Event, Events
 from proxy.encodings import decoded
 from proxy.errors import BadEncoding, BodyTooLarge, UpstreamStalled, UpstreamUnreachable
-from proxy.upstream import Headers, Response, Upstream
+from proxy.upstream import Headers, Upstream
+from proxy.upstream_response import Response
 
 # An answer over its limit by this much is not going to end: the server ignores it. Tokens that
 # are not seen are counted by events; few servers send more than one for each.

@@ -9,7 +9,8 @@ from collections.abc import AsyncIterator, Sequence
 from proxy import headers as hd
 from proxy.admission import Places
 from proxy.client import Client
-from proxy.upstream import Response, Upstream
+from proxy.upstream import Upstream
+from proxy.upstream_response import Response
 
 STREAM_HEADERS = ((b"x-accel-buffering", b"no"), (b"cache-control", b"no-cache"))
 

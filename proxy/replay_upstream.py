@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from proxy.core.splice import splice
 from proxy.dialects.base import Dialect
 from proxy.errors import NotUnderstood
-from proxy.upstream import Headers, Response, Upstream
+from proxy.upstream import Headers, Upstream
+from proxy.upstream_response import Response
 
 _URL = "http://replayed.invalid"
 _NOT_FOUND = 404

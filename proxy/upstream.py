@@ -7,10 +7,8 @@ connecting and one on silence, none on the whole. aiohttp's client is spoken to 
 what httpx puts around it takes longer than all the rest of a short request.
 """
 
-import asyncio
-import contextlib
 import time
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 
 import aiohttp
@@ -18,9 +16,9 @@ from multidict import CIMultiDict
 from yarl import URL
 
 from proxy.circuit import Circuit
-from proxy.connecting import Connector, reason_of, try_connection
-from proxy.errors import UpstreamStalled, UpstreamUnreachable
+from proxy.connecting import Connector, try_connection
 from proxy.paths import Target
+from proxy.upstream_response import Response, told, was_closed
 
 Headers = Sequence[tuple[str, str]]
 
@@ -29,8 +27,6 @@ Headers = Sequence[tuple[str, str]]
 KEEPALIVE_SECONDS = 4.0
 # A queued request holds its connection, so the pool must not be the bottleneck.
 MAX_CONNECTIONS = 1000
-# Answers to questions of our own are small; a server that sends more is not believed.
-MAX_ANSWER_BYTES = 8 * 1024 * 1024
 _PIECE_BYTES = 256 * 1024
 
 # These state how the body is really sent.
@@ -44,52 +40,6 @@ class Answer:
     status: int
     headers: Headers
     body: bytes
-
-
-class Response:
-    """A response whose body has not been read yet; `close` ends the upstream's work."""
-
-    def __init__(self, response: aiohttp.ClientResponse) -> None:
-        self._response = response
-        self.status = response.status
-        self.headers: list[tuple[bytes, bytes]] = [(k.lower(), v) for k, v in response.raw_headers]
-
-    def header(self, name: str) -> str:
-        """The value of a header, several joined by commas; empty where it is absent."""
-        wanted = name.encode()
-        return ", ".join([value.decode("latin-1") for key, value in self.headers if key == wanted])
-
-    async def chunks(self) -> AsyncIterator[bytes]:
-        """
-        The body's bytes, each piece as it comes.
-
-        Raises:
-            UpstreamUnreachable: If the connection breaks in mid-body.
-            UpstreamStalled: If it is silent for too long.
-        """
-        read = self._response.content.readany
-        try:
-            with _ended_with_its_connection(self._response):
-                while chunk := await read():
-                    yield chunk
-        except (aiohttp.ClientError, OSError) as error:
-            raise _said(error, "in the middle of its answer") from error
-
-    async def read(self, limit: int = MAX_ANSWER_BYTES) -> bytes:
-        """The body up to *limit* bytes; what comes after is left unread."""
-        parts: list[bytes] = []
-        size = 0
-        async for chunk in self.chunks():
-            parts.append(chunk)
-            size += len(chunk)
-            if size > limit:
-                break
-        return b"".join(parts)[:limit]
-
-    async def close(self) -> None:
-        """Let go; a body that was not read to its end takes the connection with it."""
-        self._response.release()
-        await self._response.wait_for_close()
 
 
 class Upstream:
@@ -201,9 +151,9 @@ class Upstream:
                     )
                 )
             except (aiohttp.ClientError, OSError, ValueError) as error:
-                again = attempt == 1 and isinstance(body, bytes) and _was_closed(error)
+                again = attempt == 1 and isinstance(body, bytes) and was_closed(error)
                 if not again:
-                    raise _said(error, f"at {self.target.root}") from error
+                    raise told(error, f"at {self.target.root}") from error
         raise AssertionError("unreachable")
 
     async def ask(
@@ -266,71 +216,3 @@ def _in_pieces(body: bytes) -> bytes | AsyncIterator[bytes] | None:
             yield body[start : start + _PIECE_BYTES]
 
     return pieces() if len(body) > _PIECE_BYTES else body or None
-
-
-@contextlib.contextmanager
-def _ended_with_its_connection(response: aiohttp.ClientResponse) -> Iterator[None]:
-    """
-    See to it that nobody waits for more of a body whose connection is gone.
-
-    Of a body that is no HTTP in its middle, aiohttp closes the connection and ends the
-    timeout, but does not tell whoever reads: that would wait for ever.
-    """
-    content, connection = response.content, response.connection
-    protocol = connection.protocol if connection is not None else None
-
-    def end(_: object = None) -> None:
-        if not content.is_eof() and content.exception() is None:
-            content.set_exception(aiohttp.ClientPayloadError("what it sent is no HTTP"))
-
-    closed = protocol.closed if protocol is not None else None
-    if closed is None:
-        end()
-        yield
-        return
-    # A connection has many answers, and one future.
-    closed.remove_done_callback(_retrieve)
-    closed.add_done_callback(_retrieve)
-    closed.add_done_callback(end)
-    try:
-        yield
-    finally:
-        closed.remove_done_callback(end)
-
-
-def _retrieve(closed: asyncio.Future[None]) -> None:
-    """Why a connection was closed is told to who reads from it; asyncio would log it as unseen."""
-    if not closed.cancelled():
-        closed.exception()
-
-
-def _was_closed(error: Exception) -> bool:
-    """Whether the upstream closed the connection before it answered."""
-    if isinstance(error, aiohttp.ClientConnectorError):
-        return False
-    # It then quotes what it had read of the head: the upstream had begun to answer.
-    if isinstance(error, aiohttp.ServerDisconnectedError) and not isinstance(error.message, str):
-        return False
-    return isinstance(error, aiohttp.ServerDisconnectedError | aiohttp.ClientOSError | ConnectionResetError)
-
-
-def _said(error: Exception, where: str) -> UpstreamUnreachable | UpstreamStalled:
-    if isinstance(error, aiohttp.SocketTimeoutError):
-        return UpstreamStalled(
-            f"the upstream {where} sent nothing for longer than `upstream.idle_timeout_seconds`; it may be "
-            "overloaded, or processing a prompt that takes longer than this allows"
-        )
-    # aiohttp quotes the bytes that it could not read, and they may be of a conversation.
-    is_garbled = isinstance(error, aiohttp.ClientResponseError | aiohttp.http_exceptions.HttpProcessingError)
-    reason = "what it sent is no HTTP" if is_garbled else _reason(error)
-    return UpstreamUnreachable(
-        f"the upstream went away {where} ({reason}); start it again, or check `upstream.url`"
-        if where.startswith("in ")
-        else f"no answer from the upstream {where} ({reason}); is it running, and is `upstream.url` right?"
-    )
-
-
-def _reason(error: Exception) -> str:
-    if isinstance(error, aiohttp.ClientConnectorError) and not isinstance(error, aiohttp.ClientSSLError):
-        return reason_of(error)
-    return str(error) or type(error).__name__

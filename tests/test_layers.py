@@ -52,6 +52,7 @@ ROWS: tuple[tuple[str, ...], ...] = (
         "proxy/tokenizer.py",
         "proxy/turnstile.py",
         "proxy/upstream.py",
+        "proxy/upstream_*.py",
         "proxy/way_out.py",
     ),
     # Steps of the compactor that need one or two of them.
