@@ -39,7 +39,9 @@ from proxy.dialects.responses import RESPONSES
 from proxy.entrance import Entrance
 from proxy.errors import BadPath, NoSuchMethod, ProxyError, StoreError
 from proxy.events import emit
-from proxy.exchange import UNREAD, Exchange, Services, said_of
+from proxy.exchange import UNREAD, Exchange
+from proxy.exchange_answer import said_of
+from proxy.exchange_services import Services
 from proxy.metrics import Metrics
 from proxy.origins import Origins
 from proxy.paths import climbs, endpoint, is_count, normal_path, takes_slot

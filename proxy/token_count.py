@@ -9,7 +9,7 @@ from proxy import headers as hd
 from proxy.asked import Asked
 from proxy.client import Client
 from proxy.dialects.base import Dialect
-from proxy.exchange import Services
+from proxy.exchange_services import Services
 from proxy.relay import answer_headers
 from proxy.understanding import understand
 
