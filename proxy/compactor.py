@@ -13,10 +13,12 @@ from proxy.ahead import Ahead
 from proxy.asked import Asked, Outcome, Prepared, Trigger
 from proxy.board import Board
 from proxy.compaction import Compaction, Made
+from proxy.compactor_lessons import Lessons, shrunk
+from proxy.compactor_outgoing import Outgoing
 from proxy.config import ContextConfig
 from proxy.core.budget import Budget
 from proxy.core.digests import chain, scope
-from proxy.core.overflow import MOST_WINDOW, Overflow
+from proxy.core.overflow import Overflow
 from proxy.core.splice import splice
 from proxy.dialects.base import Usage
 from proxy.discovery import Found
@@ -36,9 +38,6 @@ from proxy.trimming import Trimming
 from proxy.turnstile import Turnstile
 from proxy.upstream import Upstream
 from proxy.windows import Windows
-
-# After an overflow answer without numbers this share of what did not fit is tried.
-_BLIND_SHARE = 0.8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,9 +81,6 @@ class Compactor:
         self._config = config
         self._store = store
         self._windows = windows
-        self._sizing = sizing
-        self._metrics = metrics
-        self._board = board
         self._rewrites = Rewrites(store)
         self._looking = Looking(config, upstream=upstream, sizing=sizing)
         telling = Telling(metrics, board)
@@ -122,6 +118,10 @@ class Compactor:
         self._masking = Masking(
             config, looking=self._looking, rewrites=self._rewrites, metrics=metrics, board=board
         )
+        self._lessons = Lessons(
+            windows=windows, sizing=sizing, looking=self._looking, metrics=metrics, board=board
+        )
+        self._outgoing = Outgoing(metrics, board)
         self._trimming = Trimming(
             config,
             looking=self._looking,
@@ -170,14 +170,15 @@ class Compactor:
         conversation, found, budget = asked.parsed.conversation, begun.found, begun.budget
         digests, past, look = begun.digests, begun.past, begun.look
         if overflow is not None and budget.fits(look.total):
-            budget = _shrunk(budget, look.total)
+            budget = shrunk(budget, look.total)
         trigger = Trigger.OVERFLOW if overflow else Trigger.THRESHOLD
         terms = self._looking.terms(asked, digests, found, budget, trigger, look=look)
         made = Made(rewrite=past.rewrite)
         if may_compact and budget.compact_at and (overflow or budget.is_over(look.total)):
             masked = await self._masking.mask(terms, look)
             if masked is not None:
-                return self._prepared(terms, masked, made, is_masked=True)
+                self._ahead.step_aside(digests)
+                return self._outgoing.prepared(terms, masked, made, is_masked=True)
             past, ready = await self._ahead.use(terms, past, look, on_notes)
             made = ready or await self._compaction.run(terms, past, look, on_notes)
             if made.is_outdated and not is_again:
@@ -185,7 +186,8 @@ class Compactor:
             if made.rewrite != look.rewrite:
                 look = await self._looking.look(asked, conversation, made.rewrite, found, budget)
         trimmed = None if budget.fits(look.total) else await self._trimming.trim(terms, look)
-        return self._prepared(terms, trimmed or look, made, is_trimmed=trimmed is not None)
+        self._ahead.step_aside(digests)
+        return self._outgoing.prepared(terms, trimmed or look, made, is_trimmed=trimmed is not None)
 
     async def shown(self, asked: Asked) -> Prepared:
         """The view as it stands: what is stored applies, and nothing is rewritten for it."""
@@ -249,17 +251,7 @@ class Compactor:
 
         The answer teaches the window and, where it tells it, the size of the prompt.
         """
-        conversation = asked.parsed.conversation
-        if overflow.prompt and before.key:
-            self._sizing.counts.remember(conversation.model, before.key, overflow.prompt)
-            self._sizing.counts.learn(conversation.model, before.raw, overflow.prompt, before.attachments)
-        found = await self._windows.learn(
-            conversation.model, overflow, asked.headers, conversation.output_limit
-        )
-        if found.window is None or (overflow.window is None and overflow.prompt is None):
-            # What the answer says of the prompt may be as wrong as what it says of the window.
-            refused = max(overflow.prompt or 0, before.tokens or await self._size(asked, found))
-            self._windows.guess(conversation.model, refused)
+        await self._lessons.of_overflow(asked, overflow, before)
         prepared = await self.prepare(
             asked, on_notes=on_notes, overflow=overflow, may_compact=not before.compacted
         )
@@ -269,16 +261,7 @@ class Compactor:
 
     def record(self, prepared: Prepared, usage: Usage) -> None:
         """What the upstream said of a request that was answered."""
-        model = self._metrics.model(prepared.model)
-        self._metrics.answered(model, usage)
-        # Also where no window is known yet: an overflow answer must not teach one below it.
-        self._windows.worked(prepared.model, usage.prompt)
-        if prepared.key:
-            error = abs(prepared.tokens - usage.prompt) / usage.prompt
-            self._metrics.estimate_error.labels(model).observe(error)
-            self._sizing.counts.remember(prepared.model, prepared.key, usage.prompt)
-            self._sizing.counts.learn(prepared.model, prepared.raw, usage.prompt, prepared.attachments)
-            self._board.answered(prepared.conversation, prepared.tokens, usage)
+        self._lessons.of_answer(prepared, usage)
 
     def answered(
         self, asked: Asked, prepared: Prepared, usage: Usage | None, has_called: Callable[[], bool]
@@ -307,68 +290,3 @@ class Compactor:
         if await self._masking.is_enough(terms, begun.look):
             return None
         return terms, begun.past, begun.look
-
-    async def _size(self, asked: Asked, found: Found) -> int:
-        """About how many tokens a request has that was forwarded untouched."""
-        anything = Budget(window=MOST_WINDOW, reserve=0)
-        look = await self._looking.look(asked, asked.parsed.conversation, None, found, anything)
-        return look.total
-
-    def _prepared(
-        self, terms: Terms, look: Look, made: Made, *, is_masked: bool = False, is_trimmed: bool = False
-    ) -> Prepared:
-        self._ahead.step_aside(terms.digests)
-        body: bytes | None = None
-        if look.rewrite is not None:
-            try:
-                body = terms.asked.dialect.render(terms.asked.parsed, look.view)
-            except NotUnderstood as error:
-                emit("context.not_rendered", conversation=terms.conversation_id, why=str(error))
-        if is_masked:
-            outcome = Outcome.MASKED
-        elif made.compacted:
-            outcome = Outcome.COMPACTED
-        elif is_trimmed:
-            outcome = Outcome.TRIMMED
-        elif made.failed:
-            outcome = Outcome.FAILED
-        else:
-            outcome = Outcome.NONE if body is None else Outcome.REUSED
-        self._count(terms, look)
-        self._board.prepared(
-            terms.conversation_id,
-            model=look.conversation.model,
-            turns=len(look.conversation.turns),
-            tokens=look.total,
-            budget=terms.budget,
-            outcome=outcome.value,
-            block=look.rewrite.block if look.rewrite else "",
-        )
-        return Prepared(
-            body=body,
-            outcome=outcome,
-            conversation=terms.conversation_id,
-            model=look.conversation.model,
-            tokens=look.total,
-            budget=terms.budget.limit,
-            raw=look.measured.raw,
-            attachments=look.measured.attachments,
-            key=look.measured.key,
-            history=terms.digests[-1],
-            compacted=made.compacted or made.failed,
-            outgrown=look.measured.whole >= terms.budget.window,
-        )
-
-    def _count(self, terms: Terms, look: Look) -> None:
-        """What can be told of a prompt that is about to be sent."""
-        metrics, model = self._metrics, self._metrics.model(look.conversation.model)
-        metrics.budget_share.labels(model).observe(look.total / terms.budget.limit)
-        cause = metrics.conversations.sent((model, terms.conversation_id), look.measured.keys, look.rewrite)
-        if cause:
-            metrics.prefix_rewrites.labels(model, cause.value).inc()
-
-
-def _shrunk(budget: Budget, total: int) -> Budget:
-    """A budget that *total*, which was refused, does not fit."""
-    limit = max(1, int(_BLIND_SHARE * total))
-    return replace(budget, window=limit + budget.reserve)
