@@ -128,7 +128,6 @@ class Compactor:
             rewrites=self._rewrites,
             metrics=metrics,
             board=board,
-            block=self._compaction.block,
         )
 
     async def prepare(

@@ -45,10 +45,18 @@ _RETRY_CLAIMS = (
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """There are no notes; `overflow` says what that teaches of the window, if anything."""
+    """
+    There are no notes.
+
+    Attributes:
+        reason: Why.
+        overflow: What that teaches of the window, if anything.
+        status: HTTP status of the answer, 0 where there was none.
+    """
 
     reason: Reason
     overflow: Overflow | None = None
+    status: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,7 +149,7 @@ class Noting:
                 answer, invented = again, still
         verdict = answer.verdict
         if isinstance(verdict, Rejected):
-            return Refused(verdict.reason, answer.overflow)
+            return Refused(verdict.reason, answer.overflow, answer.status)
         flags = list(verdict.flags)
         notes = quote_speech(verdict.notes)
         if invented:

@@ -4,7 +4,7 @@ Cut a view down to the budget where nothing else brought it there, and store the
 What is cut is decided by `core.trim`; here it is kept, so that it rests, and told.
 """
 
-from collections.abc import Callable
+import logging
 from dataclasses import replace
 
 from proxy.asked import Trigger
@@ -12,6 +12,7 @@ from proxy.board import Board
 from proxy.config import ContextConfig
 from proxy.core.budget import Budget
 from proxy.core.trim import Trim, aim_of, trim
+from proxy.deciding import block_of
 from proxy.events import emit
 from proxy.looking import Look, Looking, Terms
 from proxy.metrics import Metrics
@@ -31,7 +32,6 @@ class Trimming:
         rewrites: Where it is kept.
         metrics: Counts it.
         board: Told of it.
-        block: The block for a number of replaced messages, with the notes that there are.
     """
 
     def __init__(
@@ -42,14 +42,12 @@ class Trimming:
         rewrites: Rewrites,
         metrics: Metrics,
         board: Board,
-        block: Callable[[Terms, Look, int], str],
     ) -> None:
         self._config = config
         self._looking = looking
         self._rewrites = rewrites
         self._metrics = metrics
         self._board = board
-        self._block = block
 
     async def trim(self, terms: Terms, look: Look) -> Look | None:
         """The view cut down to the budget and stored; None where that cannot be."""
@@ -64,6 +62,7 @@ class Trimming:
             self._metrics.over_budget.labels(model).inc()
             emit(
                 "context.over_budget",
+                level=logging.WARNING,
                 conversation=terms.conversation_id,
                 model=conversation.model,
                 tokens=look.total,
@@ -109,5 +108,5 @@ class Trimming:
             limit=budget.limit,
             keep_chars=self._config.trim_chars,
             count=terms.count,
-            block=lambda replaced: self._block(terms, look, replaced),
+            block=lambda replaced: block_of(terms, look, replaced),
         )

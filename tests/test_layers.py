@@ -60,6 +60,7 @@ ROWS: tuple[tuple[str, ...], ...] = (
     # A view and its size, then notes, then a compaction.
     ("proxy/looking.py",),
     ("proxy/telling.py",),
+    ("proxy/deciding.py", "proxy/notes_views.py"),
     ("proxy/noting.py",),
     ("proxy/compaction.py", "proxy/masking.py", "proxy/trimming.py"),
     # The same between an answer and the next request.
