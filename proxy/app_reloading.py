@@ -11,7 +11,7 @@ from dataclasses import fields, replace
 from enum import StrEnum
 from typing import Any
 
-from proxy.app import Proxy
+from proxy.app_process import Proxy
 from proxy.callers import Access
 from proxy.config import Config
 from proxy.config_exposure import exposures

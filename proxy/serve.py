@@ -14,7 +14,8 @@ from collections.abc import Callable
 import uvicorn
 from starlette.applications import Starlette
 
-from proxy.app import Proxy, make_app
+from proxy.app import make_app
+from proxy.app_process import Proxy
 from proxy.app_reloading import Reloading
 from proxy.config import Config
 from proxy.connections import Connection

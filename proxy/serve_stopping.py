@@ -15,7 +15,7 @@ from typing import Any
 
 import uvicorn
 
-from proxy.app import Proxy
+from proxy.app_process import Proxy
 
 # What ends by itself within this is not worth a word.
 _STOPS_SOON_SECONDS = 0.5

@@ -11,7 +11,8 @@ import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from proxy.app import Proxy, make_app
+from proxy.app import make_app
+from proxy.app_process import Proxy
 from proxy.config import Config, ContextConfig, StoreConfig, UpstreamConfig
 from tests.support.agent_sessions import NOTES_MARKER
 from tests.support.answers import Answer

@@ -12,7 +12,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from proxy.app import Proxy, make_app
+from proxy.app import make_app
+from proxy.app_process import Proxy
 from proxy.config import Config, ContextConfig, StoreConfig, UpstreamConfig
 from tests.support.early import EARLY
 from tests.support.raw_client import RawAnswer, RawRequest

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from proxy.app import Proxy, make_app
+from proxy.app import make_app
+from proxy.app_process import Proxy
 from proxy.app_reloading import Reloading
 from proxy.config import load
 from tests.support.answers import Answer
