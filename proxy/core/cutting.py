@@ -12,6 +12,8 @@ from typing import Any
 _HEAD_SHARE = 2 / 3
 # A text is only cut where the marker does not eat the gain.
 _LEAST_GAIN = 200
+# Arguments count with their markers in them, which take about half of that.
+_LEAST_NET_GAIN = 100
 _LABEL_CHARS = 120
 # Several long strings may each keep their share; beyond this many times what was to be kept,
 # or where that is little this many characters, names and structure no longer help.
@@ -19,6 +21,7 @@ _FAR_OVER = 4
 _LEAST_OBJECT = 2_000
 # Under what name arguments that could only be cut as a text stand in their object.
 CUT_KEY = "cut_arguments"
+_JSON = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
 
 
 def label(name: str, arguments: str) -> str:
@@ -39,13 +42,7 @@ def cut_middle(text: str, keep: int, what: str) -> str | None:
         what: Of what it is, such as "the result of read(path)"; stands in the marker.
     """
     keep = max(keep, 0)
-    gone = len(text) - keep
-    if gone < _LEAST_GAIN:
-        return None
-    head = int(keep * _HEAD_SHARE)
-    tail = text[len(text) - (keep - head) :] if keep > head else ""
-    marker = f"[… {gone:,} characters of {what} were cut here to fit the context window …]"
-    return f"{text[:head]}\n{marker}\n{tail}"
+    return _cut(text, keep, what) if len(text) - keep >= _LEAST_GAIN else None
 
 
 def cut_arguments(arguments: str, keep: int, what: str) -> str | None:
@@ -54,21 +51,26 @@ def cut_arguments(arguments: str, keep: int, what: str) -> str | None:
 
     What is no JSON, or is long without long strings, becomes an object that holds its text, cut.
     """
+    keep = max(keep, 0)
     if len(arguments) - keep < _LEAST_GAIN:
         return None
     short = _with_short_strings(arguments, keep, what)
+    # Then the other is shorter: of the characters of JSON none takes more than two when it is escaped.
     if short is None or len(short) > max(_FAR_OVER * keep, _LEAST_OBJECT):
-        whole = cut_middle(arguments, keep, "the arguments")
-        if whole is not None:
-            whole = json.dumps({CUT_KEY: whole}, ensure_ascii=False)
-        short = whole if short is None or (whole is not None and len(whole) < len(short)) else short
-    return short if short is not None and len(short) < len(arguments) - _LEAST_GAIN // 2 else None
+        short = _JSON.encode({CUT_KEY: _cut(arguments, keep, "the arguments")})
+    return short if len(short) < len(arguments) - _LEAST_NET_GAIN else None
+
+
+def _cut(text: str, keep: int, what: str) -> str:
+    gone = len(text) - keep
+    head = int(keep * _HEAD_SHARE)
+    marker = f"[… {gone:,} characters of {what} were cut here to fit the context window …]"
+    return f"{text[:head]}\n{marker}\n{text[head + gone :]}"
 
 
 def _with_short_strings(arguments: str, keep: int, what: str) -> str | None:
     try:
-        value = json.loads(arguments)
-        return json.dumps(_shortened(value, keep, what), ensure_ascii=False, allow_nan=False)
+        return _JSON.encode(_shortened(json.loads(arguments), keep, what))
     except (ValueError, RecursionError):
         return None
 
