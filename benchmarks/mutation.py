@@ -33,7 +33,6 @@ WIDER = ("tests/core", "tests/dialects/test_views.py", "tests/laws/test_notes_an
 # The tests of a module that has no file of its own name: those of what calls it.
 _TESTED_BY = {
     "arguments": "tools",
-    "cut_view": "trim",
     "entries": "ledger",
     "entry_lines": "ledger",
     "error_bodies": "overflow",

@@ -173,11 +173,11 @@ class CutView:
             return cut_middle(original.text, keep_chars, f"the result of {called}" if called else "a result")
         return cut_middle(original.text, keep_chars, "this text")
 
-    def _label(self, at: int, text: int) -> str:
-        """The call that a result answers, in a few words."""
+    def _label(self, at: int, text: int) -> str | None:
+        """The call that a result answers, in a few words; None where it answers none."""
         if self._labels is None:
             self._labels = _labels(self.messages)
-        return self._labels.get((at, self.messages[at].texts[text].of), "")
+        return self._labels.get((at, self.messages[at].texts[text].of))
 
 
 def _labels(messages: tuple[Message, ...]) -> dict[tuple[int, int], str]:
