@@ -87,7 +87,8 @@ def aim_of(budget: Budget) -> int:
 
 def _most_freed(view: CutView) -> int:
     """No less than all results before the newest turn take: where that is too little, none need be read."""
-    holding = {at for at, _ in view.texts(range(view.replaced, view.newest), (Kind.RESULT,))}
+    # What a block stands for takes nothing itself.
+    holding = {at for at, _ in view.texts(range(view.newest), (Kind.RESULT,))}
     return sum(view.shown_size(at) for at in holding)
 
 

@@ -7,7 +7,7 @@ import pytest
 from proxy.core.budget import Budget
 from proxy.core.mask import MASKED_SHARE, Mask, aim_of, mask
 from proxy.core.messages import Conversation, Cut, Kind, Message, Role, Text, find_turns
-from proxy.core.plan import Policy
+from proxy.core.plan import Policy, Sizes
 from proxy.core.rewrite import Rewrite, from_bytes, to_bytes
 from proxy.core.splice import splice
 from proxy.core.trim import trim
@@ -84,6 +84,33 @@ def test_the_last_turns_are_left_alone_but_for_those_that_do_not_fit() -> None:
 def test_the_newest_turn_stays_even_where_it_alone_is_in_the_way() -> None:
     conversation = talk(user("task"), *reads(*range(6)), *does("read", {"path": "huge"}, LONG * 20))
     assert masked(conversation) is None
+
+
+@pytest.mark.parametrize("keep_turns", [1, 2, 3, 10])
+def test_of_two_turns_the_older_is_masked_however_many_should_stay(keep_turns: int) -> None:
+    conversation = talk(user("task"), *does("read", {"path": "huge"}, LONG * 10), *reads(1))
+    made = masked(conversation, keep_turns=keep_turns)
+    assert made is not None
+    assert [cut.at for cut in made.rewrite.cuts] == [1]
+
+
+@pytest.mark.parametrize(
+    ("fixed", "size"),
+    [pytest.param(250, 350, id="to the token"), pytest.param(251, None, id="one token over")],
+)
+def test_a_mask_comes_down_to_its_share_or_is_none(fixed: int, size: int | None) -> None:
+    """Of each result 100 lines are counted, and of what stands in its place nothing."""
+    conversation = talk(user("task"), *reads(*range(7)))
+    shown = (0, 100) * 7
+    made = mask(
+        conversation,
+        None,
+        Sizes(fixed=fixed, block=0, shown=shown, whole=shown),
+        Budget(window=1_000, reserve=0),
+        policy=Policy(keep_turns=1, min_gain=0.15, notes_max=100),
+        count=lambda text: text.count("line"),
+    )
+    assert (made and made.size) == size
 
 
 def test_one_turn_is_never_masked() -> None:
@@ -224,6 +251,19 @@ def test_a_result_in_several_parts_is_named_once() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("over", "is_masked"),
+    [pytest.param(199, False, id="a little longer"), pytest.param(200, True, id="two hundred longer")],
+)
+def test_a_result_is_masked_where_two_hundred_characters_go(over: int, is_masked: bool) -> None:
+    put = "[… 282 characters of this result were cut here to fit the context window …]\n- a.py"
+    result = "x" * (len(put) + over)
+    conversation = talk(user("task"), *does("read", {"path": "a.py"}, result), *reads(*range(8)))
+    made = masked(conversation)
+    assert made is not None
+    assert [cut.put for cut in made.rewrite.cuts if cut.at == 1] == ([put] if is_masked else [])
+
+
 def test_a_result_without_a_call_and_short_ones_stay() -> None:
     conversation = talk(
         user("task"), *does("bash", {"command": "ls"}, "a b " * 70), answers(LONG, "lost"), *reads(*range(9))
@@ -253,6 +293,8 @@ def test_a_mask_builds_on_what_was_there_and_rests_from_where_it_was_made() -> N
     assert [cut.at for cut in rewrite.cuts] == [7, 9, 11, 13, 15, 17]
     assert "- src/3.py" in rewrite.cuts[0].put
     assert rewrite.cuts[1].put == "tiny"
+    # 7, 11, 13, 15 and 17: nothing more is done to what the block stands for.
+    assert made.messages == 5
 
 
 def test_a_second_mask_keeps_the_first_byte_for_byte() -> None:
