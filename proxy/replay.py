@@ -21,10 +21,10 @@ from proxy.compactor import Compactor
 from proxy.config import Config
 from proxy.core.notes import reasoning_allowance
 from proxy.counting import Counts
-from proxy.dialects.base import Parsed
-from proxy.dialects.chat_completions import CHAT_COMPLETIONS
+from proxy.dialects.base import Dialect, Parsed
 from proxy.errors import NotUnderstood, ProxyError
 from proxy.metrics import Metrics
+from proxy.replay_files import Recording
 from proxy.replay_upstream import AssumedServer, Cache, Seen, prompt_of
 from proxy.sizing import Sizing
 from proxy.stores.memory import MemoryStore
@@ -112,13 +112,13 @@ class Replayed:
     totals: Totals
 
 
-def replay(config: Config, bodies: Sequence[bytes], *, notes_tokens: int | None = None) -> Replayed:
+def replay(config: Config, recording: Recording, *, notes_tokens: int | None = None) -> Replayed:
     """
-    Walk the requests of one recording through the compactor.
+    Walk the requests of a recording through the compactor.
 
     Args:
         config: What holds; a window of "auto" is `DEFAULT_WINDOW`.
-        bodies: Chat completion bodies, in order.
+        recording: A session.
         notes_tokens: Assumed size of a set of notes; None for as long as they may be.
 
     Raises:
@@ -130,8 +130,8 @@ def replay(config: Config, bodies: Sequence[bytes], *, notes_tokens: int | None 
     log = logging.getLogger("proxy")
     before, log.disabled = log.disabled, True
     try:
-        walk = _Walk(config, window, notes_tokens)
-        turns = asyncio.run(walk.all(bodies))
+        walk = _Walk(config, recording.dialect, window, notes_tokens)
+        turns = asyncio.run(walk.all(recording.bodies))
     finally:
         log.disabled = before
     return Replayed(
@@ -147,13 +147,14 @@ def replay(config: Config, bodies: Sequence[bytes], *, notes_tokens: int | None 
 class _Walk:
     """The compactor of `app`, with an assumed server behind it and nothing kept on disk."""
 
-    def __init__(self, config: Config, window: int, notes_tokens: int | None) -> None:
+    def __init__(self, config: Config, dialect: Dialect, window: int, notes_tokens: int | None) -> None:
+        self._dialect = dialect
         context = replace(config.context, window=window)
         self._tokenizer = Tokenizer()
         self._cache, self._cache_alone = Cache(), Cache()
         self._upstream = AssumedServer(
             window=window,
-            dialect=CHAT_COMPLETIONS,
+            dialect=dialect,
             notes_tokens=notes_tokens,
             allowance=reasoning_allowance(context.notes_reasoning_tokens, window),
             count=self._tokenizer.count,
@@ -180,22 +181,22 @@ class _Walk:
             await self._upstream.close()
 
     async def _one(self, number: int, body: bytes) -> Turn:
-        parsed = _parsed(number, body)
+        parsed = self._parsed(number, body)
         whole = self._count(parsed)
-        prompt = prompt_of(CHAT_COMPLETIONS, body)
+        prompt = prompt_of(self._dialect, body)
         alone = self._cache_alone.take(prompt)
         noted = len(self._upstream.notes)
         prepared = await self._compactor.prepare(
             Asked(
-                dialect=CHAT_COMPLETIONS,
+                dialect=self._dialect,
                 parsed=parsed,
-                url=self._upstream.target.url(f"/v1{CHAT_COMPLETIONS.endpoint}"),
+                url=self._upstream.target.url(f"/v1{self._dialect.endpoint}"),
                 headers=(),
                 credentials=(),
             )
         )
         before = self._cache.last_turn
-        sent = prompt if prepared.body is None else prompt_of(CHAT_COMPLETIONS, prepared.body)
+        sent = prompt if prepared.body is None else prompt_of(self._dialect, prepared.body)
         seen = self._cache.take(sent, is_turn=True)
         tokens = prepared.tokens or whole
         size = whole / max(1, len(prompt))
@@ -213,6 +214,12 @@ class _Walk:
             is_rewritten=not sent.startswith(before),
         )
 
+    def _parsed(self, number: int, body: bytes) -> Parsed:
+        try:
+            return self._dialect.parse(body)
+        except NotUnderstood as error:
+            raise NoRequest(f"request {number} of the recording: {error}") from error
+
     def _count(self, parsed: Parsed) -> int:
         conversation = parsed.conversation
         messages = self._tokenizer.messages(conversation.messages)
@@ -224,13 +231,6 @@ class _Walk:
             return ()
         number = story.conversation.totals.requests
         return tuple(change for change in story.changes if change.number == number)
-
-
-def _parsed(number: int, body: bytes) -> Parsed:
-    try:
-        return CHAT_COMPLETIONS.parse(body)
-    except NotUnderstood as error:
-        raise NoRequest(f"request {number} of the recording: {error}") from error
 
 
 def _share(seen: Seen, tokens: int) -> int:

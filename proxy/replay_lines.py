@@ -12,7 +12,7 @@ import orjson
 from proxy.board_rows import Change, What
 from proxy.config import Config
 from proxy.replay import Replayed, Turn, replay
-from proxy.replay_files import read_bodies
+from proxy.replay_files import read_recording
 from proxy.terminal import BOLD, CYAN, DIM, RED, YELLOW, Screen, grouped
 
 _BAR = 24
@@ -40,7 +40,7 @@ def run(
         ProxyError: If it is no recording.
     """
     out = sys.stdout if out is None else out
-    replayed = replay(config, read_bodies(path, output_limit), notes_tokens=notes_tokens)
+    replayed = replay(config, read_recording(path, output_limit), notes_tokens=notes_tokens)
     if as_json:
         out.write(to_json(replayed).decode() + "\n")
     else:

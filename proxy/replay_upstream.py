@@ -11,13 +11,29 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 
 from proxy.core.splice import splice
+from proxy.dialects.anthropic_messages import ANTHROPIC_MESSAGES
 from proxy.dialects.base import Dialect
+from proxy.dialects.chat_completions import CHAT_COMPLETIONS
+from proxy.dialects.responses import RESPONSES
 from proxy.errors import NotUnderstood
 from proxy.upstream import Headers, Upstream
 from proxy.upstream_response import Response
 
 _URL = "http://replayed.invalid"
 _NOT_FOUND = 404
+_ANSWERS: dict[str, Callable[[str], object]] = {
+    CHAT_COMPLETIONS.endpoint: lambda text: {
+        "choices": [{"message": {"role": "assistant", "content": text}, "finish_reason": "stop"}]
+    },
+    RESPONSES.endpoint: lambda text: {
+        "status": "completed",
+        "output": [{"type": "message", "content": [{"type": "output_text", "text": text}]}],
+    },
+    ANTHROPIC_MESSAGES.endpoint: lambda text: {
+        "content": [{"type": "text", "text": text}],
+        "stop_reason": "end_turn",
+    },
+}
 _LINE = "Assumed line {line} of record {record}, in place of what a model would have noted of these turns."
 
 
@@ -102,8 +118,7 @@ class AssumedServer(Upstream):
         if path != f"/v1{self._dialect.endpoint}" or not isinstance(body, bytes):
             return _json({"error": {"code": _NOT_FOUND}}, _NOT_FOUND)
         self.notes.append(self._cache.take(prompt_of(self._dialect, body)))
-        message = {"role": "assistant", "content": self._filler(self._size(body))}
-        return _json({"choices": [{"index": 0, "message": message, "finish_reason": "stop"}]})
+        return _json(_ANSWERS[self._dialect.endpoint](self._filler(self._size(body))))
 
     def _size(self, body: bytes) -> int:
         """Tokens of the notes that a request gets: a model keeps to its limit."""

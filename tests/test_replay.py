@@ -12,8 +12,12 @@ import pytest
 from proxy import __main__, replay_lines
 from proxy.asked import Outcome
 from proxy.config import Config, ContextConfig
+from proxy.dialects.anthropic_messages import ANTHROPIC_MESSAGES
+from proxy.dialects.base import Dialect
+from proxy.dialects.chat_completions import CHAT_COMPLETIONS
+from proxy.dialects.responses import RESPONSES
 from proxy.replay import NoRequest, Replayed, replay
-from proxy.replay_files import Unreadable, read_bodies
+from proxy.replay_files import Recording, Unreadable, read_recording
 from proxy.replay_upstream import Cache
 from proxy.terminal import Screen
 from tests.support.early import EARLY
@@ -36,7 +40,7 @@ def replayed(
     file = tmp_path / "session.json"
     file.write_text(json.dumps(body))
     config = Config(context=ContextConfig(**(EARLY | {"window": WINDOW} | context)))
-    return replay(config, read_bodies(file), notes_tokens=notes_tokens)
+    return replay(config, read_recording(file), notes_tokens=notes_tokens)
 
 
 # What a recording is
@@ -49,7 +53,7 @@ def write(tmp_path: Path, text: str) -> Path:
 
 
 def sent(tmp_path: Path, text: str, output_limit: int | None = None) -> list[Any]:
-    return [json.loads(body) for body in read_bodies(write(tmp_path, text), output_limit)]
+    return [json.loads(body) for body in read_recording(write(tmp_path, text), output_limit).bodies]
 
 
 U, A = {"role": "user", "content": "u"}, {"role": "assistant", "content": "a"}
@@ -92,7 +96,7 @@ def test_half_a_character_is_no_fault(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        pytest.param("", r"session, line 1, column 1: not JSON", id="empty"),
+        pytest.param("", r"session: is empty; expected a JSON body", id="empty"),
         pytest.param("{", r"line 1, column 2: not JSON", id="cut off"),
         pytest.param("hello\nthere", r"line 1, column 1: not JSON", id="a text"),
         pytest.param("[]", r"an empty list, expected a JSON body", id="a list"),
@@ -110,20 +114,113 @@ def test_half_a_character_is_no_fault(tmp_path: Path) -> None:
 )
 def test_what_is_no_recording_is_said_with_its_place(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(Unreadable, match=message):
-        read_bodies(write(tmp_path, text))
+        read_recording(write(tmp_path, text))
 
 
 def test_a_missing_and_a_binary_file_are_said(tmp_path: Path) -> None:
     with pytest.raises(Unreadable, match="none: cannot be read"):
-        read_bodies(tmp_path / "none")
+        read_recording(tmp_path / "none")
     (tmp_path / "binary").write_bytes(b"\x80\x81")
     with pytest.raises(Unreadable, match="no text in UTF-8"):
-        read_bodies(tmp_path / "binary")
+        read_recording(tmp_path / "binary")
 
 
 def test_a_body_that_the_proxy_would_not_understand_is_named() -> None:
     with pytest.raises(NoRequest, match="request 2 of the recording"):
-        replay(Config(), [b'{"messages": [{"role": "user", "content": "u"}]}', b"{"])
+        bodies = (b'{"messages": [{"role": "user", "content": "u"}]}', b"{")
+        replay(Config(), Recording(CHAT_COMPLETIONS, bodies))
+
+
+# What it may be of
+
+
+CALL = {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"}
+OUTPUT = {"type": "function_call_output", "call_id": "c", "output": "o"}
+USE = {"role": "assistant", "content": [{"type": "tool_use", "id": "c", "name": "f", "input": {}}]}
+RESULT = {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c", "content": "o"}]}
+
+
+@pytest.mark.parametrize(
+    ("body", "dialect", "lengths"),
+    [
+        pytest.param({"messages": [U, A, U]}, CHAT_COMPLETIONS, [1, 3], id="chat completions"),
+        pytest.param({"messages": [U, USE, RESULT]}, ANTHROPIC_MESSAGES, [1, 3], id="by a block"),
+        pytest.param({"system": "s", "messages": [U, A]}, ANTHROPIC_MESSAGES, [1], id="by its system field"),
+        pytest.param(
+            {"tools": [{"name": "f", "input_schema": {}}], "messages": [U]},
+            ANTHROPIC_MESSAGES,
+            [1],
+            id="by a tool",
+        ),
+        pytest.param({"tools": 3, "messages": [U]}, CHAT_COMPLETIONS, [1], id="tools that are none"),
+        pytest.param({"input": [U, CALL, OUTPUT]}, RESPONSES, [1, 3], id="items"),
+        pytest.param(
+            {"input": [U, {"type": "reasoning"}, CALL, CALL, OUTPUT, OUTPUT, A]},
+            RESPONSES,
+            [1, 6],
+            id="an answer of several items",
+        ),
+        pytest.param({"input": "u"}, RESPONSES, [1], id="a text"),
+    ],
+)
+def test_its_shape_tells_the_wire_format(
+    tmp_path: Path, body: dict[str, Any], dialect: Dialect, lengths: list[int]
+) -> None:
+    found = read_recording(write(tmp_path, json.dumps(body)))
+    assert found.dialect is dialect
+    name = "input" if "input" in body else "messages"
+    assert [len(json.loads(request)[name]) for request in found.bodies] == lengths
+
+
+def test_a_line_of_another_wire_format_is_said(tmp_path: Path) -> None:
+    lines = [json.dumps({"messages": [U]}), json.dumps({"input": [U]})]
+    with pytest.raises(Unreadable, match="request 2 is of another wire format"):
+        read_recording(write(tmp_path, "\n".join(lines)))
+
+
+@pytest.mark.parametrize("dialect", [RESPONSES, ANTHROPIC_MESSAGES], ids=["responses", "messages"])
+def test_sessions_of_every_wire_format_are_replayed_alike(tmp_path: Path, dialect: Dialect) -> None:
+    chat = session()
+    body: dict[str, Any] = {"model": chat["model"]}
+    if dialect is RESPONSES:
+        body["input"] = [item for message in chat["messages"] for item in as_items(message)]
+    else:
+        body |= {"max_tokens": 1024, "messages": [as_blocks(message) for message in chat["messages"]]}
+    found, as_chat = replayed(body, tmp_path), replayed(chat, tmp_path)
+    assert found.totals.requests == as_chat.totals.requests
+    assert found.totals.refused_alone is not None
+    assert found.totals.refused == 0
+    assert found.totals.compactions >= 2
+    assert found.totals.notes_processed > 0
+    assert all(turn.sent <= turn.budget for turn in found.turns)
+
+
+def as_items(message: dict[str, Any]) -> list[dict[str, Any]]:
+    """A chat message as items of the Responses API."""
+    if message["role"] == "tool":
+        answered = {"call_id": message["tool_call_id"], "output": message["content"]}
+        return [{"type": "function_call_output", **answered}]
+    said = [{"role": message["role"], "content": message["content"]}] if message.get("content") else []
+    calls = [
+        {"type": "function_call", "call_id": call["id"], **call["function"]}
+        for call in message.get("tool_calls", ())
+    ]
+    return [*said, *calls]
+
+
+def as_blocks(message: dict[str, Any]) -> dict[str, Any]:
+    """A chat message as one of Anthropic's."""
+    if message["role"] == "tool":
+        result = {"tool_use_id": message["tool_call_id"], "content": message["content"]}
+        return {"role": "user", "content": [{"type": "tool_result", **result}]}
+    said = [{"type": "text", "text": message["content"]}] if message.get("content") else []
+    calls = [
+        {"type": "tool_use", "id": call["id"], "name": call["function"]["name"],
+         "input": json.loads(call["function"]["arguments"])}
+        for call in message.get("tool_calls", ())
+    ]  # fmt: skip
+    role = "assistant" if message["role"] == "assistant" else "user"
+    return {"role": role, "content": [*said, *calls]}
 
 
 # What would happen
@@ -180,7 +277,7 @@ def test_the_size_of_the_notes_is_what_is_assumed(tmp_path: Path) -> None:
 def test_a_limit_that_fills_the_window_is_forwarded_untouched(tmp_path: Path) -> None:
     config = Config(context=ContextConfig(window=WINDOW, reserve=WINDOW))
     body = json.dumps(session(2)).encode()
-    (turn,) = replay(config, [body]).turns
+    (turn,) = replay(config, Recording(CHAT_COMPLETIONS, (body,))).turns
     assert (turn.budget, turn.outcome) == (0, Outcome.NONE)
 
 
