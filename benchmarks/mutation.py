@@ -35,10 +35,8 @@ _TESTED_BY = {
     "arguments": "tools",
     "entries": "ledger",
     "entry_lines": "ledger",
-    "error_bodies": "overflow",
     "jobs": "ledger",
     "said": "users",
-    "todo_lines": "todos",
 }
 _NEEDED = ("proxy", "tests", "benchmarks", "pyproject.toml", "config.toml")
 # mutmut's exit codes of a mutant that no test noticed: tests passed, or none touches it.

@@ -8,6 +8,7 @@ done items looks them up.
 Room is in tokens of the `count` that is passed in.
 """
 
+from bisect import bisect_right
 from collections.abc import Sequence
 
 from proxy.core.arguments import plain
@@ -41,8 +42,7 @@ def render_todo_list(todos: Todos | None, room: int, count: Count) -> str:
     """
     if todos is None or not todos.items:
         return ""
-    lines = [_line(item) for item in todos.items]
-    whole = "\n".join(lines)
+    whole = "\n".join(_line(item) for item in todos.items)
     if count(whole) <= room:
         return whole
     done = [item for item in todos.items if plain(item.state) in _DONE]
@@ -52,11 +52,14 @@ def render_todo_list(todos: Todos | None, room: int, count: Count) -> str:
     )
     for shortened in (False, True):
         lines = [_line(item, shortened=shortened) for item in open_items]
-        kept = len(lines) if not shortened else _most_that_fit(lines, ranked, len(done), room, count)
-        text = _with_counts(lines, ranked[:kept], len(done))
-        if text and count(text) <= room:
+        text = _with_counts(lines, ranked, len(done))
+        if count(text) <= room:
             return text
-    return ""
+    # The first of all numbers of open items is that of none: a count of them may fit.
+    fitting = bisect_right(
+        range(len(ranked)), room, key=lambda kept: count(_with_counts(lines, ranked[:kept], len(done)))
+    )
+    return _with_counts(lines, ranked[: fitting - 1], len(done)) if fitting else ""
 
 
 def render_reminder(todos: Todos | None, tool_names: Sequence[str], *, is_newer_in_tail: bool = False) -> str:
@@ -72,12 +75,12 @@ def render_reminder(todos: Todos | None, tool_names: Sequence[str], *, is_newer_
     """
     if not has_todo_tool(tool_names) or (not is_newer_in_tail and (todos is None or not todos.items)):
         return ""
-    reader = next((name for name in tool_names if plain(name) in _READERS), "")
+    readers = [name for name in tool_names if plain(name) in _READERS]
     if is_newer_in_tail:
         state = "The newest to-do list is in one of the messages below."
     else:
         state = "The to-do list above is its last state in the compacted part."
-    read = f"read the list once with `{reader}`" if reader else "look at that list once"
+    read = f"read the list once with `{readers[0]}`" if readers else "look at that list once"
     return _REMINDER.format(state=state, read=read)
 
 
@@ -87,18 +90,6 @@ def _line(item: Todo, *, shortened: bool = False) -> str:
     if shortened and len(text) > _LONGEST_CHARS:
         text = text[:_LONGEST_CHARS].rstrip() + " …"
     return neutralise(mask_secrets(f"- {number}[{item.state or 'no state'}] {text}"))
-
-
-def _most_that_fit(lines: Sequence[str], ranked: Sequence[int], done: int, room: int, count: Count) -> int:
-    """How many of the open items, in the order of *ranked*, have room beside the counts."""
-    low, high = 0, len(ranked)
-    while low < high:
-        middle = (low + high + 1) // 2
-        if count(_with_counts(lines, ranked[:middle], done)) <= room:
-            low = middle
-        else:
-            high = middle - 1
-    return low
 
 
 def _with_counts(lines: Sequence[str], kept: Sequence[int], done: int) -> str:
