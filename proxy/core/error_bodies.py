@@ -52,13 +52,12 @@ def find_complaints(status: int, body: bytes) -> Iterator[Complaint]:
     text = body[:MOST_BODY_BYTES].decode("utf-8", "replace").lstrip("\ufeff").strip()
     if not text:
         return
-    value = _json(text)
-    if value is not None:
-        errors = _errors_of(value, failed=status >= 400)
-    elif _is_stream(text):
+    if _is_stream(text):
         errors = _errors_of_stream(text)
+    elif status >= 400:
+        errors = [_parsed(text)]
     else:
-        errors = [text] if status >= 400 else []
+        errors = _errors_of(_json(text))
     for error in errors:
         complaint = _read(error)
         if complaint.text:
@@ -75,10 +74,8 @@ def _json(text: str) -> Any:
         return None
 
 
-def _errors_of(value: Any, *, failed: bool) -> list[Any]:
-    """What in a JSON *value* is an error; all of it where the answer as such *failed*."""
-    if failed:
-        return [value]
+def _errors_of(value: Any) -> list[Any]:
+    """What is an error in the JSON *value* of an answer that did not fail as such."""
     if not isinstance(value, dict):
         return []
     if value.get("error"):
@@ -99,27 +96,21 @@ def _is_stream(text: str) -> bool:
 def _errors_of_stream(text: str) -> list[Any]:
     """Errors among server-sent events, the old `error:` field of llama.cpp included."""
     errors: list[Any] = []
-    name = ""
-    data: list[str] = []
-    for line in [*text.replace("\r\n", "\n").replace("\r", "\n").split("\n"), ""]:
-        field, _, value = line.partition(":")
-        value = value.removeprefix(" ")
-        if field == "event":
-            name = value.strip()
-        elif field == "data":
-            data.append(value)
-        elif field == "error":
-            parsed = _json(value)
-            errors.append(value if parsed is None else parsed)
-        elif not line:
-            joined = "\n".join(data).strip()
-            parsed = _json(joined)
-            if name == "error":
-                errors.append(joined if parsed is None else parsed)
-            elif parsed is not None:
-                errors += _errors_of(parsed, failed=False)
-            name, data = "", []
+    for event in text.replace("\r\n", "\n").replace("\r", "\n").split("\n\n"):
+        lines = [line.partition(":") for line in event.split("\n")]
+        fields = [(field, value.removeprefix(" ")) for field, _, value in lines]
+        errors += [_parsed(value) for field, value in fields if field == "error"]
+        data = "\n".join(value for field, value in fields if field == "data").strip()
+        names = [value.strip() for field, value in fields if field == "event"]
+        # Of several names the last one counts.
+        errors += [_parsed(data)] if names[-1:] == ["error"] else _errors_of(_json(data))
     return errors
+
+
+def _parsed(text: str) -> Any:
+    """*text* as JSON, or as it is."""
+    value = _json(text)
+    return text if value is None else value
 
 
 def _read(error: Any) -> Complaint:
@@ -131,7 +122,7 @@ def _read(error: Any) -> Complaint:
     while waiting:
         value, depth = waiting.popleft()
         if isinstance(value, str):
-            inner = _inside(value) if depth < MOST_DEPTH else None
+            inner = _inside(value)
             if inner is not None:
                 waiting.append((inner, depth + 1))
             if not value.lstrip().startswith(_ECHOES):
@@ -160,7 +151,7 @@ def _read(error: Any) -> Complaint:
 
 def _inside(text: str) -> Any:
     """The JSON object inside a message, as gateways wrap another server's error; None without one."""
-    start, end = text.find("{"), text.rfind("}")
-    if not 0 <= start < end or text.lstrip().startswith(_ECHOES):
+    if text.lstrip().startswith(_ECHOES):
         return None
-    return _json(text[start : end + 1])
+    # Without both braces at most one character is left, which is no JSON.
+    return _json(text[text.find("{") : text.rfind("}") + 1])
