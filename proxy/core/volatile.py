@@ -26,7 +26,7 @@ _HINTS = ("x-anthropic-billing-header:", "date")
 
 def without_volatile(text: str) -> str:
     """*text* without volatile spans, and without blank space around what is left of it."""
-    left = _without_reminders(text) if _OPENING in text else text
+    left = _without_reminders(text)
     if any(hint in left for hint in _HINTS):
         left = _LINES.sub("", left)
     return left if left == text else left.strip()
@@ -37,7 +37,7 @@ def _without_reminders(text: str) -> str:
     start = 0
     while (opening := text.find(_OPENING, start)) >= 0:
         closing = text.find(_CLOSING, opening)
-        if closing < 0:
+        if closing == -1:
             break
         kept.append(text[start:opening])
         start = closing + len(_CLOSING)

@@ -14,6 +14,11 @@ from proxy.core.volatile import without_volatile
         pytest.param(
             "<system-reminder>a</system-reminder><system-reminder>b</system-reminder>", "", id="two"
         ),
+        pytest.param(
+            "fix <system-reminder>a</system-reminder>it <system-reminder>b</system-reminder>now",
+            "fix it now",
+            id="what stands between two stays",
+        ),
         pytest.param("a<system-reminder>b", "a<system-reminder>b", id="never closed"),
         pytest.param("a</system-reminder>b", "a</system-reminder>b", id="never opened"),
         pytest.param(
@@ -23,6 +28,9 @@ from proxy.core.volatile import without_volatile
             "x-anthropic-billing-header: cc=1; v=2\nrest", "rest", id="Claude Code's billing header"
         ),
         pytest.param("Today's date is Monday.\nfix it", "fix it", id="Qwen Code's date"),
+        pytest.param(
+            "x-anthropic-billing-header: cc=1\nToday's date is Monday.\nfix it", "fix it", id="both lines"
+        ),
         pytest.param("Current date: 2026-11-30", "", id="a date alone"),
         pytest.param("say: Today's date is Monday", "say: Today's date is Monday", id="a date in a sentence"),
     ],
