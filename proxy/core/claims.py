@@ -73,7 +73,8 @@ def are_many(invented: Sequence[str], notes: str) -> bool:
 
 def mark_unverified(notes: str, invented: Sequence[str]) -> str:
     """*notes* with "(unverified)" after every occurrence of *invented*, after their code or quote mark."""
-    known = sorted({claim for claim in invented if claim}, key=len, reverse=True)
+    # Backwards, so that a claim comes before those that it begins with.
+    known = sorted({claim for claim in invented if claim}, reverse=True)
     if not known:
         return notes
     # A closing mark is taken with the claim and not given back, so that a second run finds the first.
@@ -116,15 +117,12 @@ def _claims(notes: str) -> Iterator[str]:
     prose = _PATH.sub(" ", prose)
     for pattern in (_FILE, _NAME, _HASH):
         for match in pattern.finditer(prose):
-            yield match.group().rstrip(_TRIMMED)
+            yield match.group()
 
 
 def _is_path(text: str) -> bool:
     """Whether *text* is a path and not "and/or", "3/4" or "input/output"."""
-    if text.startswith(("/", "~", "./", "../")):
-        return True
-    parts = text.split("/")
-    return any("." in part or "_" in part for part in parts) or len(parts) > 2
+    return text.startswith("~") or "." in text or "_" in text or text.count("/") > 1
 
 
 def _is_supported(claim: str, known: str) -> bool:
@@ -143,8 +141,9 @@ def _is_supported(claim: str, known: str) -> bool:
         return all(re.search(rf"\b{part}\b", known) for part in bare.split("."))
     if " " in bare or "/" not in bare:
         return False
-    suffix = "/".join(bare.split("/")[-2:])
-    return len(suffix) >= _SHORTEST and "/" in suffix.strip("/") and suffix in known
+    folder, name = bare.split("/")[-2:]
+    suffix = f"{folder}/{name}"
+    return bool(folder and name) and len(suffix) >= _SHORTEST and suffix in known
 
 
 def _has_many_references(evidence: Sequence[str]) -> bool:
