@@ -15,7 +15,7 @@ from proxy.core.arguments import plain
 from proxy.core.messages import Message
 from proxy.core.outcomes import Status
 from proxy.core.steps import Step, read_steps
-from proxy.core.tools import Act, act_of
+from proxy.core.tools import Act, act_of, bare_name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,12 +25,12 @@ class Todo:
 
     Attributes:
         id: As its agent numbers it; empty where the list has no ids.
-        text: Word for word.
+        text: Word for word; empty where a call names an item by its id alone.
         state: The agent's own word for it; empty where it has none.
     """
 
     id: str = ""
-    text: str
+    text: str = ""
     state: str = ""
 
 
@@ -54,9 +54,11 @@ _TEXTS = ("content", "step", "text", "title", "subject", "name", "task", "todo",
 _STATES = ("status", "state")
 _IDS = ("id", "taskid", "todoid")
 _DONE = ("done", "completed", "checked")
+_ACTIONS = ("action", "operation", "command")
 # Calls that change single items, by the plain name of the tool or of its action.
 _ADDS = frozenset({"taskcreate", "createtask", "addtasks", "addtodo", "add", "create"})
 _CHANGES = frozenset({"taskupdate", "updatetask", "updatetasks", "update", "toggle", "complete", "done"})
+_COMPLETES = frozenset({"complete", "done"})
 _REMOVES = frozenset({"taskdelete", "deletetask", "removetask", "delete", "remove"})
 _CLEARS = frozenset({"clear", "cleartodos"})
 _READS = frozenset({"read", "list", "get", "view"})
@@ -65,6 +67,8 @@ _BOX = re.compile(
     r"^[ \t]{0,20}(?:[-*+] {1,4}|\d{1,4}[.)] {1,4})?\[(?P<state>[^\]\n]{0,20})\] {1,4}(?P<text>\S.*)$",
     re.MULTILINE,
 )
+# What a result says of each new item stands in about so many characters.
+_MADE_CHARS = 500
 # Claude Code: "Task #3 created successfully: …"; others: {"id": "3"}.
 _MADE = re.compile(
     r"\btask\s{1,4}#?(?P<id>\d{1,9})\b|\"(?:task_?)?id\":\s{0,4}\"?(?P<json>[\w-]{1,64})", re.IGNORECASE
@@ -85,15 +89,12 @@ def find_todos(messages: Sequence[Message], tool_names: Sequence[str]) -> Todos 
     """
     if not has_todo_tool(tool_names):
         return None
-    items: list[Todo] | None = None
-    index = 0
+    found: Todos | None = None
     for step in read_steps(messages):
-        if step.deed.act is not Act.TODO or step.outcome.status is Status.FAILED:
-            continue
-        changed = _after(items or [], step)
-        if changed is not None:
-            items, index = changed, step.message_index
-    return None if items is None else Todos(items=tuple(items), message_index=index)
+        items = _after(found.items if found else (), step) if _counts(step) else None
+        if items is not None:
+            found = Todos(items=tuple(items), message_index=step.message_index)
+    return found
 
 
 def holds_list(messages: Sequence[Message], tool_names: Sequence[str]) -> bool:
@@ -103,48 +104,49 @@ def holds_list(messages: Sequence[Message], tool_names: Sequence[str]) -> bool:
     A call that changes a single item does not: without the list before it, it says nothing of the others.
     """
     return has_todo_tool(tool_names) and any(
-        step.deed.act is Act.TODO
-        and step.outcome.status is not Status.FAILED
-        and not _changes_single(step)
-        and _after([], step) is not None
+        _counts(step) and not _changes_single(step) and _whole(step) is not None
         for step in read_steps(messages)
     )
 
 
-def _after(items: list[Todo], step: Step) -> list[Todo] | None:
+def _counts(step: Step) -> bool:
+    return step.deed.act is Act.TODO and step.outcome.status is not Status.FAILED
+
+
+def _after(items: Sequence[Todo], step: Step) -> list[Todo] | None:
     """*items* after the call of *step*; None where it does not change them."""
-    arguments = step.deed.arguments
-    verbs, word = _verbs(step)
-    given = _given(arguments)
-    if verbs & _CLEARS:
-        return []
+    if not _changes_single(step):
+        return _whole(step)
+    verbs, arguments = _verbs(step), step.deed.arguments
+    given = _given(arguments) or []
+    meant = given or [Todo(id=_first(arguments, _IDS))]
     if verbs & _REMOVES:
-        gone = {item.id for item in given} or {_first(arguments, _IDS)}
-        return [item for item in items if item.id not in gone]
+        gone = set(map(_key, meant))
+        return [item for item in items if _key(item) not in gone]
     if verbs & _ADDS:
-        return items + [
-            replace(item, id=item.id or _made_id(step, len(items) + n)) for n, item in enumerate(given, 1)
-        ]
-    if verbs & _CHANGES or arguments.get("merge") is True:
-        return _updated(
-            items, given or [Todo(id=_first(arguments, _IDS), text="")], toggles="toggle" in verbs
-        )
-    if word in _READS or not given:
-        return _told(step)
-    return given
+        made = _made_ids(step, len(items), len(given))
+        return [*items, *(replace(item, id=item.id or made[n]) for n, item in enumerate(given))]
+    return _updated(items, meant, verbs)
 
 
-def _verbs(step: Step) -> tuple[set[str], str]:
-    """What the call does, by the plain names of its tool and of its action; and the action's alone."""
-    arguments = step.deed.arguments
-    action = arguments.get("action") or arguments.get("operation") or arguments.get("command")
-    word = plain(action) if isinstance(action, str) else ""
-    return {plain(step.deed.name.rsplit("__", 1)[-1]), word}, word
+def _verbs(step: Step) -> set[str]:
+    """What the call does, by the plain names of its tool and of its action."""
+    return {bare_name(step.deed.name), plain(_first(step.deed.arguments, _ACTIONS))}
 
 
 def _changes_single(step: Step) -> bool:
-    verbs, _ = _verbs(step)
-    return bool(verbs & (_ADDS | _CHANGES | _REMOVES)) or step.deed.arguments.get("merge") is True
+    verbs = _verbs(step)
+    changes = verbs & (_ADDS | _CHANGES | _REMOVES) or step.deed.arguments.get("merge") is True
+    return bool(changes) and not verbs & _CLEARS
+
+
+def _whole(step: Step) -> list[Todo] | None:
+    """The list that a call carries, empties or is shown; None where it does nothing of that."""
+    verbs = _verbs(step)
+    if verbs & _CLEARS:
+        return []
+    given = _given(step.deed.arguments)
+    return _told(step) if given is None or verbs & _READS else given
 
 
 def _told(step: Step) -> list[Todo] | None:
@@ -155,24 +157,34 @@ def _told(step: Step) -> list[Todo] | None:
     return _boxes(step.result) or None
 
 
-def _updated(items: list[Todo], given: Sequence[Todo], *, toggles: bool) -> list[Todo]:
-    changed = {item.id: item for item in items if item.id}
-    for new in given:
-        old = changed.get(new.id)
-        if old is None:
-            if new.text:
-                changed[new.id or f"+{len(changed)}"] = new
-            continue
-        state = new.state or old.state
-        if toggles and not new.state:
-            state = "pending" if old.state == "completed" else "completed"
-        changed[new.id] = Todo(id=new.id, text=new.text or old.text, state=state)
+def _updated(items: Sequence[Todo], meant: Sequence[Todo], verbs: set[str]) -> list[Todo]:
+    changed = {_key(item): item for item in items}
+    for new in meant:
+        old = changed.get(_key(new))
+        if old is not None:
+            state = new.state or _state_after(old, verbs)
+            changed[_key(new)] = replace(old, text=new.text or old.text, state=state)
+        elif new.text:
+            changed[_key(new)] = new
     # Claude Code deletes by a state.
     return [item for item in changed.values() if item.state not in ("deleted", "removed")]
 
 
-def _given(arguments: Mapping[str, object]) -> list[Todo]:
-    """The items that a call carries: a list, a text with boxes, or its own arguments as one item."""
+def _key(item: Todo) -> tuple[bool, str]:
+    """By what calls mean the same item: its id, or its text where it has none."""
+    return bool(item.id), item.id or item.text
+
+
+def _state_after(item: Todo, verbs: set[str]) -> str:
+    if verbs & _COMPLETES:
+        return "completed"
+    if "toggle" in verbs:
+        return "pending" if item.state == "completed" else "completed"
+    return item.state
+
+
+def _given(arguments: Mapping[str, object]) -> list[Todo] | None:
+    """The items that a call carries, as a list, a text with boxes, or its own arguments; None for none."""
     for name in _LISTS:
         value = arguments.get(name)
         if isinstance(value, str):
@@ -183,9 +195,11 @@ def _given(arguments: Mapping[str, object]) -> list[Todo]:
                 if found:
                     return found
         if isinstance(value, list):
-            return [item for part in value if (item := _item(part))]
+            items = [item for part in value if (item := _item(part))]
+            # A list of what cannot be read is none that was emptied.
+            return items if items or not value else None
     one = _item(dict(arguments))
-    return [one] if one else []
+    return [one] if one else None
 
 
 def _item(value: object) -> Todo | None:
@@ -216,9 +230,13 @@ def _boxes(text: str) -> list[Todo]:
     ]
 
 
-def _made_id(step: Step, ordinal: int) -> str:
-    match = _MADE.search(step.result[:500])
-    return (match["id"] or match["json"]) if match else str(ordinal)
+def _made_ids(step: Step, before: int, many: int) -> list[str]:
+    """The ids of *many* new items after *before* others: as the result says, else their places."""
+    found = _MADE.finditer(step.result[: _MADE_CHARS * many])
+    said = list(dict.fromkeys(match["id"] or match["json"] for match in found))
+    # What is said of one item may go on to others.
+    said = said[:1] if many == 1 else said
+    return said if len(said) == many else [str(before + n) for n in range(1, many + 1)]
 
 
 def _first(values: Mapping[str, object], names: Sequence[str]) -> str:

@@ -74,7 +74,8 @@ NAMES: dict[str, Act] = {
             openurl visitpage visitwebpage browseraction browsernavigate navigate browse""",
         Act.TODO: """todowrite todoread todo todos writetodos readtodos updateplan updatetodolist updatetodos
             managetodolist todolist taskcreate taskupdate tasklist taskget createtask updatetask listtasks
-            gettask addtasks updatetasks viewtasklist reorganizetasklist""",
+            gettask addtasks updatetasks viewtasklist reorganizetasklist addtodo cleartodos taskdelete
+            deletetask removetask""",
         Act.JOB: """task agent spawnagent subagent dispatchagent newtask usesubagents delegate sendinput
             sendmessage waitagent resumeagent closeagent bashoutput killshell killbash taskoutput taskstop
             writestdin process killprocess readprocess getterminaloutput checkbackground stopbackground""",
@@ -134,7 +135,12 @@ def read_call(call: Call) -> Deed:
 
 def act_of(name: str) -> Act | None:
     """What a tool of this *name* does, or None where only a call's arguments can tell."""
-    return NAMES.get(plain(_SEPARATORS.split(name)[-1])) or NAMES.get(plain(name))
+    return NAMES.get(bare_name(name)) or NAMES.get(plain(name))
+
+
+def bare_name(name: str) -> str:
+    """The plain name of a tool without what stands before it: `mcp__files__read_file` is `readfile`."""
+    return plain(_SEPARATORS.split(name)[-1])
 
 
 def _deed(act: Act | None, name: str, arguments: Arguments) -> Deed:
