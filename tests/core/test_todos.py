@@ -480,7 +480,7 @@ def test_only_a_whole_list_in_the_tail_is_a_newer_one(steps: list[Message], whol
     assert holds_list(steps, ["bash"]) is False
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(messages=conversations(), room=st.integers(-2, 80))
 def test_odd_lists_raise_nothing_and_stay_in_their_room(messages: list[Message], room: int) -> None:
     tools = ("todo_write",)
