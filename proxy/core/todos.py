@@ -124,7 +124,7 @@ def _after(items: Sequence[Todo], step: Step) -> list[Todo] | None:
         gone = set(map(_key, meant))
         return [item for item in items if _key(item) not in gone]
     if verbs & _ADDS:
-        made = _made_ids(step, len(items), len(given))
+        made = _made_ids(step, len(items) + 1, len(given))
         return [*items, *(replace(item, id=item.id or made[n]) for n, item in enumerate(given))]
     return _updated(items, meant, verbs)
 
@@ -230,13 +230,13 @@ def _boxes(text: str) -> list[Todo]:
     ]
 
 
-def _made_ids(step: Step, before: int, many: int) -> list[str]:
-    """The ids of *many* new items after *before* others: as the result says, else their places."""
+def _made_ids(step: Step, first: int, many: int) -> list[str]:
+    """The ids of *many* new items: as the result says, else their places in the list, from *first* on."""
     found = _MADE.finditer(step.result[: _MADE_CHARS * many])
     said = list(dict.fromkeys(match["id"] or match["json"] for match in found))
     # What is said of one item may go on to others.
     said = said[:1] if many == 1 else said
-    return said if len(said) == many else [str(before + n) for n in range(1, many + 1)]
+    return said if len(said) == many else [str(first + n) for n in range(many)]
 
 
 def _first(values: Mapping[str, object], names: Sequence[str]) -> str:
