@@ -195,6 +195,7 @@ async def _read(
         sources=sources,
         earlier=earlier,
         instruction=instruction,
+        written=usage.completion if usage else 0,
     )
     return NotesAnswer(verdict=verdict, usage=usage, status=response.status)
 

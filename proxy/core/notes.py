@@ -15,6 +15,8 @@ from enum import StrEnum
 _WORDS_PER_TOKEN = 0.6
 # Reasoning may take at most this part of the window: in a small one notes would not fit.
 _REASONING_DIVISOR = 8
+# A count that is this much below an estimate is of something else.
+_LEAST_WRITTEN = 0.5
 # What is left of a cut answer must be this share of its room to be of use; a single
 # endless line leaves nothing.
 _LEAST_SHARE_OF_ROOM = 0.1
@@ -25,6 +27,7 @@ _FAR_OVER = 1.5
 _COPY_SHARE = 0.8
 _COPY_LINE_CHARS = 40
 _COPY_LEAST_LINES = 4
+_SENTENCE_END = re.compile(r"[.!?;] |\u3002")
 # Headings that the instruction names are shorter, and belong into the notes.
 _INSTRUCTION_CHARS = 30
 
@@ -135,6 +138,7 @@ def judge(
     sources: Sequence[str],
     earlier: str = "",
     instruction: str = "",
+    written: int = 0,
 ) -> Accepted | Rejected:
     """
     Whether an answer may stand for the replaced turns.
@@ -150,6 +154,8 @@ def judge(
         earlier: Notes that it was to carry over what still holds of; it is a copy of them only
             where it adds nothing.
         instruction: What the model was asked: what repeats it is left out, so that nobody obeys it later.
+        written: Tokens of the answer as the upstream counted them; 0 where it did not say. Its count
+            is exact where ours is not.
     """
     if called:
         return Rejected(Reason.TOOL_CALL, RETRY_TOOL)
@@ -163,6 +169,8 @@ def judge(
         return Rejected(Reason.TOOL_MARKUP, RETRY_TOOL)
     flags: list[Flag] = []
     size = count(notes)
+    if written >= size * _LEAST_WRITTEN:
+        size = min(size, written)
     if size > room and not cut:
         return Rejected(Reason.TOO_LARGE, RETRY_LARGE if size <= _FAR_OVER * room else "")
     if cut:
@@ -186,7 +194,7 @@ def _without_instruction(notes: str, instruction: str) -> str:
 
 
 def _full_lines(notes: str, room: int, count: Callable[[str], int]) -> str:
-    """The lines that are whole and within *room*; a last sentence counts as a line."""
+    """The lines that are whole and within *room*; of the one after them its whole sentences."""
     lines = notes.split("\n")
     kept: list[str] = []
     used = 0
@@ -194,14 +202,26 @@ def _full_lines(notes: str, room: int, count: Callable[[str], int]) -> str:
         size = count(line) + 1
         is_last = i == len(lines) - 1
         if used + size > room or is_last:
-            end = max(line.rfind(mark) for mark in (". ", "。", "! ", "? ", "; "))
-            sentence = line[: end + 1].rstrip() if end > 0 else ""
-            if sentence and used + count(sentence) <= room:
-                kept.append(sentence)
+            if sentences := _full_sentences(line, room - used, count):
+                kept.append(sentences)
             break
         kept.append(line)
         used += size
     return "\n".join(kept).rstrip()
+
+
+def _full_sentences(line: str, room: int, count: Callable[[str], int]) -> str:
+    """The most of a line that ends with a sentence and takes at most *room*."""
+    ends = [end.start() + 1 for end in _SENTENCE_END.finditer(line) if end.start()]
+    # Found by halving: a model may write one line of thousands.
+    low, high = 0, len(ends)
+    while low < high:
+        middle = (low + high + 1) // 2
+        if count(line[: ends[middle - 1]]) <= room:
+            low = middle
+        else:
+            high = middle - 1
+    return line[: ends[low - 1]] if low else ""
 
 
 def _adds_nothing(notes: str, earlier: str) -> bool:

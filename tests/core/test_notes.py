@@ -236,6 +236,44 @@ def test_notes_that_ended_by_themselves_over_their_room_are_refused(
     assert judged(text, count=len, cut=cut) == verdict
 
 
+@pytest.mark.parametrize(
+    ("written", "accepted"),
+    [
+        pytest.param(0, False, id="it did not say"),
+        pytest.param(100, True, id="just its room"),
+        pytest.param(101, False, id="one token over it"),
+        pytest.param(70, True, id="half of ours"),
+        pytest.param(69, False, id="less than half: of something else"),
+    ],
+)
+def test_the_upstreams_own_count_says_whether_notes_are_over_their_room(written: int, accepted: bool) -> None:
+    verdict = judged("a" * 140, count=len, written=written)
+    assert isinstance(verdict, Accepted) is accepted
+
+
+@pytest.mark.parametrize(
+    ("text", "notes"),
+    [
+        pytest.param(
+            "a" * 40 + ". " + "b" * 40 + ". " + "c" * 40 + ". d",
+            "a" * 40 + ". " + "b" * 40 + ".",
+            id="two fit",
+        ),
+        pytest.param("a" * 40 + ". " + "b" * 57 + ". c", "a" * 40 + ". " + "b" * 57 + ".", id="two just fit"),
+        pytest.param(
+            "a" * 40 + ". " + "b" * 58 + ". c", "a" * 40 + ".", id="the second is one token too many"
+        ),
+        pytest.param("a. " * 200, ("a. " * 33).rstrip(), id="as many as fit"),
+        pytest.param(
+            "a" * 60 + "\n" + "b. " * 30 + "c", "a" * 60 + "\n" + ("b. " * 13).rstrip(), id="after a line"
+        ),
+    ],
+)
+def test_of_a_long_line_its_first_sentences_are_kept(text: str, notes: str) -> None:
+    """Small models write all on one line."""
+    assert judged(text, cut=True, count=len) == Accepted(notes, (Flag.CUT,))
+
+
 @pytest.mark.parametrize("line", ["a" * 40, "a" * 39])
 @pytest.mark.parametrize("lines", [3, 4])
 def test_a_copy_is_four_long_lines_or_more(line: str, lines: int) -> None:
