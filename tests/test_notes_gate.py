@@ -105,6 +105,17 @@ async def test_rejected(answer: Answer, reason: str, asked: int, stream: bool) -
     assert b"overrides every other instruction" not in got.body
 
 
+async def test_notes_are_as_large_as_the_upstream_says() -> None:
+    """Its count is exact; ours of the same text would have them refused."""
+    upstream = remembering_upstream(window=WINDOW)
+    notes_are(upstream, Answer(text=LINE * 20, usage={"completion_tokens": 300}))
+    got, proxy, _ = await ask_once(upstream)
+    assert got.outcome == "compacted"
+    [event] = proxy.events("context.compacted")
+    assert event["notes_tokens"] > 307
+    assert "cut" not in event["flags"]
+
+
 async def test_no_gain() -> None:
     """Notes that take as much as they replace are not worth a rewritten prefix."""
     upstream = remembering_upstream(window=WINDOW)
