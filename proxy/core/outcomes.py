@@ -117,7 +117,7 @@ def read_outcome(act: Act, result: str | None) -> Outcome:
     edges = body[:_EDGE_CHARS], body[-_EDGE_CHARS:]
     if act in (Act.COMMAND, Act.JOB) and code is None:
         code = _exit_code(edges)
-    refused = bool(_REFUSED.match(body[:200])) and (act is Act.COMMAND or len(body) <= _REFUSAL_CHARS)
+    refused = bool(_REFUSED.match(body)) and (act is Act.COMMAND or len(body) <= _REFUSAL_CHARS)
     stopped = act is Act.COMMAND and any(_STOPPED.match(line) for line in _edge_lines(edges))
     if code is not None:
         status = Status.FAILED if code else Status.OK
@@ -136,14 +136,11 @@ def read_outcome(act: Act, result: str | None) -> Outcome:
 
 def _fields(result: str) -> tuple[int | None, bool, str]:
     """Exit code, whether a field says failure, and the text proper, of a result that may be JSON."""
-    head = result[:1].strip() or result.lstrip()[:1]
-    if head != "{" or len(result) > _JSON_CHARS:
+    if not result.lstrip().startswith("{") or len(result) > _JSON_CHARS:
         return None, False, result
     try:
         parsed = json.loads(result)
     except (ValueError, RecursionError):
-        return None, False, result
-    if not isinstance(parsed, dict):
         return None, False, result
     inner = parsed.get("metadata")
     both = {**(inner if isinstance(inner, dict) else {}), **parsed}
@@ -178,7 +175,7 @@ def _exit_code(edges: tuple[str, str]) -> int | None:
 
 def _error_line(body: str) -> str:
     lines = [line.strip() for line in body.splitlines() if line.strip() and not _FRAME_LINE.match(line)]
-    lines = [line for line in lines if not _EXIT.match(line[:200])]
+    lines = [line for line in lines if not _EXIT.match(line)]
     if body.lstrip().startswith("Traceback") or "\nTraceback (most recent call last)" in body:
         lines.reverse()  # Python tells the error last
     for pattern in _TELLING:
@@ -195,7 +192,7 @@ def _short(line: str) -> str:
 
 def _size(body: str) -> str:
     text = body.strip()
-    if not text or text.lower().strip("().<>/") in _NOTHING:
+    if not text or text.strip("().<>/").lower() in _NOTHING:
         return "no output"
     lines = text.count("\n") + 1
     if lines > 1:
