@@ -113,7 +113,7 @@ def read_outcome(act: Act, result: str | None) -> Outcome:
     """How a call of kind *act* ended whose result is *result* (None: there is none)."""
     if result is None:
         return Outcome(status=Status.MISSING)
-    code, failed, body = _fields(result)
+    code, failed, told, body = _fields(result)
     edges = body[:_EDGE_CHARS], body[-_EDGE_CHARS:]
     if act in (Act.COMMAND, Act.JOB) and code is None:
         code = _exit_code(edges)
@@ -128,20 +128,20 @@ def read_outcome(act: Act, result: str | None) -> Outcome:
     return Outcome(
         status=status,
         exit_code=code,
-        error=_error_line(body) if status is Status.FAILED else "",
+        error=(_error_line(told) or _error_line(body)) if status is Status.FAILED else "",
         size=_size(body),
         next_line=_next_line(edges[1]) if act is Act.READ else 0,
     )
 
 
-def _fields(result: str) -> tuple[int | None, bool, str]:
-    """Exit code, whether a field says failure, and the text proper, of a result that may be JSON."""
+def _fields(result: str) -> tuple[int | None, bool, str, str]:
+    """Exit code, whether a field says failure, its error and the text proper, of a result that may be JSON."""
     if not result.lstrip().startswith("{") or len(result) > _JSON_CHARS:
-        return None, False, result
+        return None, False, "", result
     try:
         parsed = json.loads(result)
     except (ValueError, RecursionError):
-        return None, False, result
+        return None, False, "", result
     inner = parsed.get("metadata")
     both = {**(inner if isinstance(inner, dict) else {}), **parsed}
     code = next(
@@ -151,9 +151,10 @@ def _fields(result: str) -> tuple[int | None, bool, str]:
     failed = bool(error) or both.get("success") is False or both.get("is_error") is True
     texts = [both.get(k) for k in ("output", "stdout", "content", "result", "stderr")]
     said = [t for t in texts if isinstance(t, str) and t]
-    if failed and isinstance(error, str):
-        said.insert(0, error)
-    return code, failed, "\n".join(said) if said else result
+    told = error if isinstance(error, str) else ""
+    if told:
+        said.insert(0, told)
+    return code, failed, told, "\n".join(said) if said else result
 
 
 def _is_code(value: object) -> bool:

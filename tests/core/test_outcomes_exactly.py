@@ -133,6 +133,13 @@ def test_the_flags_of_a_json_result(fields: dict[str, Any], status: Status) -> N
             "2 lines",
             id="an error first",
         ),
+        pytest.param(
+            {"error": "seat taken", "output": "row not found"},
+            "seat taken",
+            "2 lines",
+            id="however it is put",
+        ),
+        pytest.param({"error": " ", "output": "a"}, "a", "1 chars", id="an error that says nothing"),
         pytest.param({"content": ["boom"], "result": "a"}, "a", "1 chars", id="what is no text is left out"),
         pytest.param(
             {"error": {"code": 3}},
