@@ -135,7 +135,7 @@ def read_outcome(act: Act, result: str | None) -> Outcome:
 
 
 def _fields(result: str) -> tuple[int | None, bool, str, str]:
-    """Exit code, whether a field says failure, its error and the text proper, of a result that may be JSON."""
+    """Exit code, whether a field says failure, its error and all its text, of a result that may be JSON."""
     if not result.lstrip().startswith("{") or len(result) > _JSON_CHARS:
         return None, False, "", result
     try:
@@ -149,11 +149,9 @@ def _fields(result: str) -> tuple[int | None, bool, str, str]:
     )
     error = both.get("error")
     failed = bool(error) or both.get("success") is False or both.get("is_error") is True
-    texts = [both.get(k) for k in ("output", "stdout", "content", "result", "stderr")]
-    said = [t for t in texts if isinstance(t, str) and t]
     told = error if isinstance(error, str) else ""
-    if told:
-        said.insert(0, told)
+    texts = [told, *(both.get(k) for k in ("output", "stdout", "content", "result", "stderr"))]
+    said = [t for t in texts if isinstance(t, str) and t]
     return code, failed, told, "\n".join(said) if said else result
 
 

@@ -240,3 +240,8 @@ def test_the_size_of_little(result: str, size: str) -> None:
 )
 def test_where_a_read_goes_on(result: str, line: int) -> None:
     assert read_outcome(Act.READ, result).next_line == line
+
+
+def test_what_only_begins_like_json_tells_its_error_like_any_text() -> None:
+    outcome = read_outcome(Act.COMMAND, "{ cat a; cat b; }\nb\nExit code: 3")
+    assert (outcome.status, outcome.exit_code, outcome.error) == (Status.FAILED, 3, "b")
