@@ -36,7 +36,6 @@ _TESTED_BY = {
     "entries": "ledger",
     "entry_lines": "ledger",
     "jobs": "ledger",
-    "said": "users",
 }
 _NEEDED = ("proxy", "tests", "benchmarks", "pyproject.toml", "config.toml")
 # mutmut's exit codes of a mutant that no test noticed: tests passed, or none touches it.

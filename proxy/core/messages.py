@@ -264,6 +264,6 @@ def _joined(messages: Sequence[Message]) -> set[int]:
     open_pairs = 0
     for i, message in enumerate(messages):
         open_pairs += changes.get(i, 0)
-        if open_pairs and message.role is _ASSISTANT:
+        if open_pairs > 0 and message.role is _ASSISTANT:
             joined.add(i)
     return joined

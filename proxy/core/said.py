@@ -92,7 +92,7 @@ def _without_element(text: str, name: str) -> str:
     start = 0
     while match := opening.search(text, start):
         end = text.find(closing, match.end())
-        if end < 0:
+        if end == -1:
             break
         kept.append(text[start : match.start()])
         start = end + len(closing)

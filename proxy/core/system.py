@@ -27,10 +27,8 @@ def render_late_system(messages: Sequence[Message], room: int, count: Count) -> 
         return text
     kept: list[str] = []
     left = room - count(_gap(len(said))) - 2
-    for index in range(len(said) - 1, -1, -1):
-        piece = whole[index]
-        if count(piece) + 2 > left:
-            piece = fit(said[index], f"[system message {index + 1} of {len(said)}]", left - 2, count)
+    for index in reversed(range(len(said))):
+        piece = fit(said[index], f"[system message {index + 1} of {len(said)}]", left - 2, count)
         if not piece:
             break
         kept.append(piece)
@@ -49,13 +47,9 @@ def render_late_system(messages: Sequence[Message], room: int, count: Count) -> 
 
 def _distinct(messages: Sequence[Message]) -> list[str]:
     """What was said as system, in order; of what was said twice, the last time."""
-    said: dict[str, None] = {}
-    for message in messages:
-        text = message.said() if message.role is Role.SYSTEM else ""
-        if text.strip():
-            said.pop(text, None)
-            said[text] = None
-    return list(said)
+    said = [message.said() for message in messages if message.role is Role.SYSTEM]
+    newest_first = dict.fromkeys(text for text in reversed(said) if text.strip())
+    return [*reversed(newest_first)]
 
 
 def _gap(number: int) -> str:

@@ -6,7 +6,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxy.core.messages import Call, Kind, Message, Role, Shown, Text, Turn, find_turns
+from proxy.core.messages import (
+    Call,
+    Conversation,
+    Kind,
+    Message,
+    Role,
+    Shown,
+    Text,
+    Turn,
+    as_it_came,
+    find_turns,
+    has_reasoned,
+)
 
 S, U, A = Message(role=Role.SYSTEM), Message(role=Role.USER), Message(role=Role.ASSISTANT)
 
@@ -135,3 +147,36 @@ def test_what_is_said_is_apart_from_results_arguments_and_reasoning() -> None:
 )
 def test_a_message_goes_word_for_word(shown: Shown, is_word_for_word: bool) -> None:
     assert shown.is_word_for_word is is_word_for_word
+
+
+def test_the_texts_of_one_result_are_its_lines() -> None:
+    texts = (Text(Kind.RESULT, "a", of=0), Text(Kind.RESULT, "b", of=0), Text(Kind.RESULT, "c", of=1))
+    message = Message(role=Role.TOOL, texts=texts, answers=("x", "y"))
+    assert (message.result(0), message.result(1)) == ("a\nb", "c")
+
+
+def test_a_message_as_it_came_is_made_once() -> None:
+    message = Message(role=Role.USER, wire={"role": "user"})
+    shown = as_it_came(message)
+    assert shown.message is message
+    assert shown.is_word_for_word
+    assert as_it_came(message) is shown
+
+
+@pytest.mark.parametrize(
+    ("kind", "has"),
+    [(Kind.REASONING, True), (Kind.SEALED, True), (Kind.SAID, False), (Kind.RESULT, False)],
+)
+def test_a_model_has_reasoned_where_reasoning_stands(kind: Kind, has: bool) -> None:
+    messages = (Message(role=Role.ASSISTANT, texts=(Text(kind, "so"),)),)
+    assert has_reasoned(Conversation(messages=messages, brief_end=0, turns=())) is has
+
+
+def test_a_prefill_after_several_turns_belongs_to_the_last() -> None:
+    assert find_turns([U, A, U, A, U, A])[1] == (Turn(start=1, end=3), Turn(start=3, end=6))
+
+
+def test_a_message_that_ends_two_pairs_ends_both() -> None:
+    both = Message(role=Role.TOOL, answers=("a", "b"))
+    turns = find_turns([U, asks("a", "b"), A, both, U, A, U])[1]
+    assert turns == (Turn(start=1, end=5), Turn(start=5, end=7))
