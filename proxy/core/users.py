@@ -34,7 +34,7 @@ def render_users(messages: Sequence[Message], task_room: int, room: int, count: 
     newest = fit(said[last], _head(last, len(said)), task_room, count)
     chosen = _choose(said[:last], len(said), room, count)
     while True:
-        parts = _parts(chosen, last, len(said))
+        parts = _parts(chosen, last)
         text = "\n\n".join([*parts, newest] if newest else parts)
         if not newest and not chosen:
             return ""
@@ -42,44 +42,35 @@ def render_users(messages: Sequence[Message], task_room: int, room: int, count: 
             return text
         # Pieces that fit one by one can be a token too many together.
         if chosen:
-            chosen.pop(max(chosen, key=lambda index: (min(index, _OLDEST) == _OLDEST, -index)))
+            chosen.pop(max(chosen, key=lambda index: (index >= _OLDEST, -index)))
         else:
-            return newest if count(newest) <= task_room + room else ""
+            return newest
 
 
 def _distinct(messages: Sequence[Message]) -> list[str]:
     """What the user said, in order; of what was said twice, the last time."""
-    said: dict[str, None] = {}
-    for message in messages:
-        text = said_by_user(message)
-        if text:
-            said.pop(text, None)
-            said[text] = None
-    return list(said)
+    newest_first = dict.fromkeys(text for text in map(said_by_user, reversed(messages)) if text)
+    return [*reversed(newest_first)]
 
 
 def _choose(said: Sequence[str], total: int, room: int, count: Count) -> dict[int, str]:
     """The messages that have room, by index, with their heads; cut where one takes too much."""
     whole = {index: f"{_head(index, total)}\n{text}" for index, text in enumerate(said)}
-    sizes = {index: count(text) + 2 for index, text in whole.items()}
-    if sum(sizes.values()) <= room:
+    if sum(count(text) + 2 for text in whole.values()) <= room:
         return whole
     left = room - 2 * count(_gap(total))  # one marker after the oldest, one among the newest
-    order = [*range(min(_OLDEST, len(said))), *range(len(said) - 1, _OLDEST - 1, -1)]
+    indices = range(len(said))
     chosen: dict[int, str] = {}
-    for index in order:
-        largest = room // _LARGEST_SHARE
-        piece, size = whole[index], sizes[index]
-        if size > largest:
-            piece = fit(said[index], _head(index, total), largest - 2, count)
-            size = count(piece) + 2
+    for index in (*indices[:_OLDEST], *reversed(indices[_OLDEST:])):
+        piece = fit(said[index], _head(index, total), room // _LARGEST_SHARE - 2, count)
+        size = count(piece) + 2
         if piece and size <= left:
             chosen[index] = piece
             left -= size
     return chosen
 
 
-def _parts(chosen: dict[int, str], last: int, total: int) -> list[str]:
+def _parts(chosen: dict[int, str], last: int) -> list[str]:
     parts: list[str] = []
     expected = 0
     for index in [*sorted(chosen), last]:
