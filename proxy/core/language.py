@@ -8,6 +8,7 @@ numpy, eld 5.4 MB, lingua over 100 MB, and all of them name some language for `/
 """
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 
 UNSURE = "the language of the user's messages"
@@ -110,15 +111,14 @@ def detect_language(texts: Sequence[str]) -> str:
         texts: What the user wrote, oldest first; the newest count where there is much.
     """
     prose = _prose(texts)
-    counts: dict[str, int] = {}
+    counts: Counter[str] = Counter()
     letters = 0
     for char in prose:
         if char.isalpha():
             letters += 1
             if ord(char) >= _LATIN_END:
-                script = _script(ord(char))
-                counts[script] = counts.get(script, 0) + 1
-    counts.pop("", None)
+                counts[_script(ord(char))] += 1
+    del counts[""]
     if letters and sum(counts.values()) >= max(_SHARE * letters, 2):
         return _by_script(counts, prose)
     return _by_words(prose)
@@ -132,7 +132,7 @@ def _prose(texts: Sequence[str]) -> str:
         part = _NO_PROSE.sub(" ", text[:_MOST_CHARS_A_TEXT])[:left]
         kept.append(part)
         left -= len(part)
-        if left <= 0:
+        if not left:
             break
     return "\n".join(reversed(kept))
 
@@ -141,11 +141,11 @@ def _script(code: int) -> str:
     return next((script for script, first, last in _SCRIPTS if first <= code <= last), "")
 
 
-def _by_script(counts: dict[str, int], prose: str) -> str:
+def _by_script(counts: Counter[str], prose: str) -> str:
     script = max(counts, key=lambda name: counts[name])
     if script in ("Han", "kana"):
-        both = counts.get("Han", 0) + counts.get("kana", 0)
-        return "Japanese" if counts.get("kana", 0) >= _KANA_SHARE * both else "Chinese"
+        both = counts["Han"] + counts["kana"]
+        return "Japanese" if counts["kana"] >= _KANA_SHARE * both else "Chinese"
     if script == "Cyrillic":
         if any(c in prose for c in "јљњђћўѓќ"):
             return UNSURE
