@@ -32,7 +32,6 @@ EQUIVALENTS = Path(__file__).parent / "equivalent_mutants.toml"
 WIDER = ("tests/core", "tests/dialects/test_views.py", "tests/laws/test_notes_and_identity.py")
 # The tests of a module that has no file of its own name: those of what calls it.
 _TESTED_BY = {
-    "arguments": "tools",
     "entries": "ledger",
     "entry_lines": "ledger",
     "jobs": "ledger",

@@ -171,18 +171,23 @@ def _named_places(arguments: Arguments) -> tuple[Place, ...]:
 
 
 def _places(value: object, around: Arguments, depth: int) -> Iterator[Place]:
-    if isinstance(value, str) and value.strip():
-        first, last = _lines(around)
-        yield Place(path=value.strip(), first=first, last=last)
+    if isinstance(value, str):
+        yield from _place(value, around)
     elif depth and isinstance(value, list):
         for item in value:
             yield from _places(item, around, depth - 1)
     elif depth and isinstance(value, dict):
         inner = {plain(str(name)): item for name, item in value.items()}
         for name in PATHS:
-            if isinstance(inner.get(name), str):
-                yield from _places(inner[name], inner, 0)
+            if isinstance(path := inner.get(name), str):
+                yield from _place(path, inner)
                 return
+
+
+def _place(path: str, around: Arguments) -> Iterator[Place]:
+    if path.strip():
+        first, last = _lines(around)
+        yield Place(path=path.strip(), first=first, last=last)
 
 
 def _lines(arguments: Arguments) -> tuple[int, int]:
