@@ -106,7 +106,7 @@ def trim(
         return None
     what: list[What] = []
     old = view.size - view.fixed - view.newest_size
-    left_out = count(block(view.newest)) if view.newest > view.replaced else old
+    left_out = count(block(view.newest))
     floor = view.fixed + min(old, left_out) + newest_least
     aim = max(aim, min(limit, floor + int((limit - floor) * _LEAST_FILLED)))
     for kinds, named in (
@@ -116,14 +116,14 @@ def trim(
     ):
         if _cut_old(view, kinds, keep_chars, aim):
             what.append(named)
-    if view.size > aim and view.fixed + view.block_size + view.newest_size > aim:
+    if view.fixed + view.block_size + view.newest_size > aim:
         room = aim - view.fixed - view.block_size
         others = view.size - view.fixed - view.block_size - view.newest_size
         if _cut_newest(view, max(room - others, room // 2)):
             what.append(What.NEWEST)
-    if view.size > aim and view.newest > view.replaced and _leave_out(view, block, aim, left_out):
+    if view.size > aim and _leave_out(view, block, aim, left_out):
         what.append(What.TURNS)
-    if view.size > aim and _cut_newest(view, aim - (view.size - view.newest_size)):
+    if _cut_newest(view, aim - (view.size - view.newest_size)):
         what.append(What.NEWEST)
     if not what or view.size > limit:
         return None
@@ -190,8 +190,6 @@ def _level(view: CutView, texts: list[tuple[int, int]], room: int) -> int:
     """About how many characters of each text may stay."""
     sized = [(len(view.now(at, text)), view.now_size(at, text)) for at, text in texts]
     rest = room - (view.newest_size - sum(tokens for _, tokens in sized))
-    if not sized or rest <= 0:
-        return _LEAST_CHARS
     per_char = sum(tokens for _, tokens in sized) / max(1, sum(chars for chars, _ in sized))
     left, level = rest / max(per_char, 1e-9), 0.0
     for i, (chars, _) in enumerate(sorted(sized)):

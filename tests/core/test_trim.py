@@ -1,6 +1,7 @@
 """What a trim cuts, in which order, and how far."""
 
 import json
+from collections.abc import Callable
 
 import pytest
 
@@ -18,7 +19,9 @@ def talk(*messages: Message) -> Conversation:
     return Conversation(messages=messages, brief_end=brief_end, turns=turns)
 
 
-def measure(conversation: Conversation, rewrite: Rewrite | None = None) -> Sizes:
+def measure(
+    conversation: Conversation, rewrite: Rewrite | None = None, tokens: Callable[[str], int] = tokens
+) -> Sizes:
     cuts = {(cut.at, cut.text): cut.put for cut in rewrite.cuts} if rewrite else {}
     replaced = rewrite.replaced if rewrite else 0
     rest = conversation.messages[conversation.brief_end :]
@@ -267,6 +270,27 @@ def test_the_aim_is_lower_where_no_notes_are_made_and_turns_are_large() -> None:
     turn = sum(sizes.whole) // 10
     assert aim_of(conversation, sizes, without, share=0.75) == pytest.approx(2_000 - 12 * turn, abs=12)
     assert aim_of(talk(user("x")), measure(talk(user("x"))), without, share=0.75) == 1_500
+
+
+@pytest.mark.parametrize(
+    ("sizes", "aim"),
+    [
+        pytest.param((10, 10, 11), 2_000 - 12 * 31 // 3, id="twelve turns have room"),
+        pytest.param((10, 12, 11), 2_000 - 132, id="as many whole tokens"),
+        pytest.param((10, 10, 3), 2_000 - 92, id="rounded down"),
+        pytest.param((900, 900, 900), 0, id="none of them has"),
+    ],
+)
+def test_the_aim_without_notes_is_a_whole_number(sizes: tuple[int, ...], aim: int) -> None:
+    conversation = talk(user("task"), *[Message(role=Role.ASSISTANT)] * 3, user("go on"))
+    found = aim_of(
+        conversation,
+        Sizes(fixed=1, block=0, shown=(*sizes, 0), whole=(*sizes, 0)),
+        Budget(window=2_200, reserve=200, compact_at=0),
+        share=0.99,
+    )
+    assert isinstance(found, int)
+    assert found == aim
 
 
 def test_five_thousand_messages_cost_linear_time() -> None:
