@@ -146,9 +146,7 @@ def claims_of(notes: str) -> object:
 
 
 def judged(notes: str) -> object:
-    return judge(
-        notes, reasoned=False, called=False, cut=False, room=10**6, count=len, sources=[], earlier=""
-    )
+    return judge(notes, reasoned=False, called=False, cut=False, room=10**6, count=len, sources=[], written=0)
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ answer apart from its reasoning and says whether it may stand for the replaced t
 """
 
 import re
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -136,9 +137,9 @@ def judge(
     room: int,
     count: Callable[[str], int],
     sources: Sequence[str],
+    written: int,
     earlier: str = "",
     instruction: str = "",
-    written: int = 0,
 ) -> Accepted | Rejected:
     """
     Whether an answer may stand for the replaced turns.
@@ -151,11 +152,11 @@ def judge(
         room: Most tokens of the notes.
         count: Tokens of a text.
         sources: Long texts of the input that it may have copied.
+        written: Tokens of the answer as the upstream counted them; 0 where it did not say. Its count
+            is exact where ours is not.
         earlier: Notes that it was to carry over what still holds of; it is a copy of them only
             where it adds nothing.
         instruction: What the model was asked: what repeats it is left out, so that nobody obeys it later.
-        written: Tokens of the answer as the upstream counted them; 0 where it did not say. Its count
-            is exact where ours is not.
     """
     if called:
         return Rejected(Reason.TOOL_CALL, RETRY_TOOL)
@@ -213,15 +214,9 @@ def _full_lines(notes: str, room: int, count: Callable[[str], int]) -> str:
 def _full_sentences(line: str, room: int, count: Callable[[str], int]) -> str:
     """The most of a line that ends with a sentence and takes at most *room*."""
     ends = [end.start() + 1 for end in _SENTENCE_END.finditer(line) if end.start()]
-    # Found by halving: a model may write one line of thousands.
-    low, high = 0, len(ends)
-    while low < high:
-        middle = (low + high + 1) // 2
-        if count(line[: ends[middle - 1]]) <= room:
-            low = middle
-        else:
-            high = middle - 1
-    return line[: ends[low - 1]] if low else ""
+    # A model may write one line of thousands, and counting each would take long.
+    fitting = bisect_right(ends, room, key=lambda end: count(line[:end]))
+    return line[: ends[fitting - 1]] if fitting else ""
 
 
 def _adds_nothing(notes: str, earlier: str) -> bool:

@@ -116,6 +116,7 @@ def test_a_budget_of_one_token_is_one() -> None:
         pytest.param(4_096, 1_024, 2_500, 368, id="most of the reserve gives way"),
         pytest.param(4_096, 1_024, 2_612, 256, id="a sixteenth of the window is left"),
         pytest.param(4_096, 1_024, 2_613, 256, id="and stays"),
+        pytest.param(4_100, 1_024, 3_000, 256, id="in whole tokens"),
         pytest.param(4_096, 1_024, 3_072, 256, id="tools and brief fill it all"),
         pytest.param(4_096, 1_024, 3_073, 1_024, id="more than all: the upstream's to judge"),
         pytest.param(4_096, 256, 3_800, 256, id="no more than a sixteenth was kept free"),

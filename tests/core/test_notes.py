@@ -23,7 +23,15 @@ LINE = "The agent looked at one more part of the shop and found nothing.\n"
 
 
 def judged(text: str, **how: object) -> Accepted | Rejected:
-    asked = {"reasoned": False, "called": False, "cut": False, "room": ROOM, "count": tokens, "sources": ()}
+    asked = {
+        "reasoned": False,
+        "called": False,
+        "cut": False,
+        "room": ROOM,
+        "count": tokens,
+        "sources": (),
+        "written": 0,
+    }
     return judge(text, **(asked | how))  # type: ignore[arg-type]
 
 
@@ -272,6 +280,10 @@ def test_the_upstreams_own_count_says_whether_notes_are_over_their_room(written:
 def test_of_a_long_line_its_first_sentences_are_kept(text: str, notes: str) -> None:
     """Small models write all on one line."""
     assert judged(text, cut=True, count=len) == Accepted(notes, (Flag.CUT,))
+
+
+def test_the_sentences_of_a_long_line_are_counted_in_tokens() -> None:
+    assert judged("a. " * 200, cut=True) == Accepted(("a. " * 133).rstrip(), (Flag.CUT,))
 
 
 @pytest.mark.parametrize("line", ["a" * 40, "a" * 39])
