@@ -34,7 +34,6 @@ WIDER = ("tests/core", "tests/dialects/test_views.py", "tests/laws/test_notes_an
 _TESTED_BY = {
     "entries": "ledger",
     "entry_lines": "ledger",
-    "jobs": "ledger",
 }
 _NEEDED = ("proxy", "tests", "benchmarks", "pyproject.toml", "config.toml")
 # mutmut's exit codes of a mutant that no test noticed: tests passed, or none touches it.
