@@ -32,6 +32,12 @@ A, D, H = "aB3dE6gH" * 8, "0123456789" * 7, "0123456789abcdef" * 5
         pytest.param("SK" + H[:32], "Twilio key", id="Twilio"),
         pytest.param(D[:9] + ":AA" + A[:33], "Telegram bot token", id="Telegram"),
         pytest.param("eyJ" + A[:20] + ".eyJ" + A[:30] + "." + A[:40], "JSON web token", id="JWT"),
+        pytest.param("hooks.slack.com/" + "services/T0/B0/" + A[:24], "Slack webhook", id="Slack webhook"),
+        pytest.param("ya29." + A[:40], "Google OAuth token", id="Google OAuth"),
+        pytest.param("dop_" + "v1_" + H[:64], "DigitalOcean token", id="DigitalOcean"),
+        pytest.param("gsk_" + A[:52], "Groq key", id="Groq"),
+        pytest.param("xai-" + A, "xAI key", id="xAI"),
+        pytest.param("AGE-SECRET-" + "KEY-1" + "QPZRY9X8" * 8, "age key", id="age"),
         pytest.param(
             f"-----BEGIN RSA {'PRIVATE'} KEY-----\nProc-Type: 4,ENCRYPTED\n\n{A}\n{A}\n"
             f"-----END RSA {'PRIVATE'} KEY-----",
