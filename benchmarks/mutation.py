@@ -33,7 +33,6 @@ WIDER = ("tests/core", "tests/dialects/test_views.py", "tests/laws/test_notes_an
 # The tests of a module that has no file of its own name: those of what calls it.
 _TESTED_BY = {
     "entries": "ledger",
-    "entry_lines": "ledger",
 }
 _NEEDED = ("proxy", "tests", "benchmarks", "pyproject.toml", "config.toml")
 # mutmut's exit codes of a mutant that no test noticed: tests passed, or none touches it.

@@ -6,6 +6,7 @@ the newest call, by which the order of things across sections can be seen.
 """
 
 import posixpath
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -89,11 +90,10 @@ def entry_text(entry: Entry, style: Style) -> str:
 def merged_line(entries: Sequence[Entry], style: Style) -> str:
     """One line for many *entries* of one section: their calls, by folder, program or tool."""
     calls = sum(entry.calls for entry in entries)
-    groups: dict[str, int] = {}
+    groups: Counter[str] = Counter()
     for entry in entries:
-        group = shorten(_relative(entry.group, style.root), style.group_chars)
-        groups[group] = groups.get(group, 0) + entry.calls
-    ranked = sorted(groups.items(), key=lambda item: -item[1])
+        groups[shorten(_relative(entry.group, style.root), style.group_chars)] += entry.calls
+    ranked = groups.most_common()
     named = [f"{group} x{times}" for group, times in ranked[: style.groups]]
     rest = sum(times for _, times in ranked[style.groups :])
     if rest:
@@ -137,25 +137,22 @@ def common_root(entries: Sequence[Entry]) -> str:
     ]
     if len(folders) < 3:
         return ""
-    counts: dict[str, int] = {}
+    counts: Counter[str] = Counter()
     for folder in folders:
         above = folder
         while above.count("/") > 1:
-            counts[above] = counts.get(above, 0) + 1
+            counts[above] += 1
             above = posixpath.dirname(above)
+    if not counts:
+        return ""
     saving = {folder: (len(folder) + 1) * times for folder, times in counts.items()}
-    best = max(saving, key=lambda folder: (saving[folder], len(folder)), default="")
-    return f"{best}/" if best else ""
+    return max(saving, key=lambda folder: (saving[folder], len(folder))) + "/"
 
 
 def common_home(entries: Sequence[Entry]) -> str:
     """The folder that most commands of *entries* change to; empty where fewer than three do."""
-    counts: dict[str, int] = {}
-    for entry in entries:
-        if entry.folder:
-            counts[entry.folder] = counts.get(entry.folder, 0) + 1
-    home = max(counts, key=lambda folder: counts[folder], default="")
-    return home if home and counts[home] > 2 else ""
+    counts = Counter(entry.folder for entry in entries if entry.folder)
+    return next((folder for folder, times in counts.most_common() if times > 2), "")
 
 
 def _relative(label: str, root: str) -> str:

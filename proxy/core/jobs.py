@@ -136,7 +136,12 @@ def _opened(told: str, deed: Deed) -> Iterator[tuple[str, str]]:
 
 
 def _killed(command: str) -> set[str]:
-    return {i.lstrip("-") for match in _KILL.finditer(command[:20_000]) for i in match["ids"].split()}
+    killed: set[str] = set()
+    for match in _KILL.finditer(command[:20_000]):
+        words = match["ids"].split()
+        # First comes the signal, if there is one; later a minus names a group of processes.
+        killed |= {word.lstrip("-") for word in words[words[0].startswith("-") :]}
+    return killed
 
 
 def _notices(messages: Sequence[Message]) -> Iterator[tuple[str, int]]:

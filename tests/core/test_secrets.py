@@ -37,7 +37,7 @@ A, D, H = "aB3dE6gH" * 8, "0123456789" * 7, "0123456789abcdef" * 5
         pytest.param("dop_" + "v1_" + H[:64], "DigitalOcean token", id="DigitalOcean"),
         pytest.param("gsk_" + A[:52], "Groq key", id="Groq"),
         pytest.param("xai-" + A, "xAI key", id="xAI"),
-        pytest.param("AGE-SECRET-" + "KEY-1" + "QPZRY9X8" * 8, "age key", id="age"),
+        pytest.param("AGE-SECRET-" + "KEY-1" + ("QPZRY9X8" * 8)[:58], "age key", id="age"),
         pytest.param(
             f"-----BEGIN RSA {'PRIVATE'} KEY-----\nProc-Type: 4,ENCRYPTED\n\n{A}\n{A}\n"
             f"-----END RSA {'PRIVATE'} KEY-----",
