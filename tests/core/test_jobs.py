@@ -99,6 +99,7 @@ def test_what_a_tool_of_unknown_kind_started(told: str, found: list[str]) -> Non
         pytest.param("kill -X1234", True, id="a signal is no process"),
         pytest.param("kill 123", True, id="another"),
         pytest.param("kill -1234 9", True, id="a signal of that number"),
+        pytest.param("kill -9 -X1234", True, id="no process"),
         pytest.param("kill -9 123 -1234; kill 5", False, id="several"),
         pytest.param("pkill 1234", True, id="by name"),
         pytest.param(" kill 1234".rjust(20_000, "x"), False, id="within twenty thousand characters"),
