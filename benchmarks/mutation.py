@@ -30,10 +30,6 @@ PAGE = ROOT / "docs" / "mutation.md"
 EQUIVALENTS = Path(__file__).parent / "equivalent_mutants.toml"
 # All that is quick: mutmut runs each once for itself, and again for every mutant that it touches.
 WIDER = ("tests/core", "tests/dialects/test_views.py", "tests/laws/test_notes_and_identity.py")
-# The tests of a module that has no file of its own name: those of what calls it.
-_TESTED_BY = {
-    "entries": "ledger",
-}
 _NEEDED = ("proxy", "tests", "benchmarks", "pyproject.toml", "config.toml")
 # mutmut's exit codes of a mutant that no test noticed: tests passed, or none touches it.
 _ALIVE = (0, 5, 33)
@@ -110,8 +106,7 @@ def measure(modules: Sequence[str], *, only_own: bool = False) -> Iterator[Resul
     seen: list[Result] = []
     left: dict[str, Mutant] = {}
     for module in modules:
-        named = _TESTED_BY.get(module, module)
-        tests = [f"tests/core/test_{name}.py" for name in (named, f"{named}_exactly")]
+        tests = [f"tests/core/test_{name}.py" for name in (module, f"{module}_exactly")]
         tests = [path for path in tests if (ROOT / path).exists()]
         with tempfile.TemporaryDirectory() as made:
             codes = _run(Path(made), [module], tests)
@@ -237,8 +232,8 @@ Made by `python -m benchmarks.mutation --write`: mutmut changes one thing in a f
 some test has to fail. A row counts as it was when its module was run last; where tests were written for what
 had lived, only that was run again.
 
-- **killed by its own tests**: those of the module alone, `tests/core/test_<module>.py`, or those of the
-  module that calls it.
+- **killed by its own tests**: those of the module alone, `tests/core/test_<module>.py` and
+  `test_<module>_exactly.py`.
 - **by wider tests**: {wider}.
 - **equivalent**: no test can see it; each is named below, with the reason.
 - **alive**: a test is missing.

@@ -102,7 +102,13 @@ def _entry(act: Act, parts: list[_Seen]) -> Entry:
         failed=sum(part.step.outcome.status is Status.FAILED for part in parts),
         newest=last.step.number,
         outcome=last.step.outcome,
-        spans=_merged([_span(part) for part in parts if part.step.outcome.is_good])
+        spans=_merged(
+            [
+                _span(part.place, part.step.outcome.next_line)
+                for part in parts
+                if part.place and part.step.outcome.is_good
+            ]
+        )
         if act is Act.READ
         else (),
         verbs=tuple(verbs.items()),
@@ -151,7 +157,7 @@ def program_of(command: str) -> str:
     rest = command[:2000]
     while match := _CD.match(rest):
         rest = rest[match.end() :]
-    words = rest.split(None, 8)
+    words = rest.split()
     words = [word for word in words if not _ASSIGNMENT.match(word)] or words
     if not words:
         return "?"
@@ -170,8 +176,7 @@ def _telling(arguments: Arguments) -> str:
     """The arguments that are short, as name=value; what is long, by its beginning."""
     said = []
     for name, value in list(arguments.items())[:_VALUES]:
-        text = value if isinstance(value, str) else _compact(value)
-        text = clean(text)
+        text = clean(_compact(value))
         if len(text) > _VALUE_CHARS:
             text = text[: _VALUE_CHARS - 2] + _CUT
         said.append(f"{clean(name)[:30]}={text}" if name else text)
@@ -193,13 +198,11 @@ def _compact(value: object, depth: int = 2) -> str:
     return str(value)
 
 
-def _span(part: _Seen) -> Span:
-    place = part.place
-    if place is None:
-        return 1, 0
+def _span(place: Place, next_line: int) -> Span:
+    """The lines that a read of *place* showed whose result goes on at *next_line*, or 0."""
     first, last = max(place.first, 1), place.last
-    if part.step.outcome.next_line > first and (not last or part.step.outcome.next_line <= last):
-        last = part.step.outcome.next_line - 1
+    if next_line > first and (not last or next_line <= last):
+        last = next_line - 1
     return first, last
 
 
