@@ -8,6 +8,8 @@ give way last, because a model that does not know what it changed changes it aga
 Room is in tokens of the `count` that is passed in.
 """
 
+from bisect import bisect_left
+from collections import Counter
 from collections.abc import Callable, Sequence
 
 from proxy.core.entries import Entry, clean, gather, program_of
@@ -64,7 +66,7 @@ def render_ledger(messages: Sequence[Message], room: int, count: Count) -> str:
     Empty where there are no calls, or where not even their number has room.
     """
     steps = read_steps(messages)
-    if not steps or room <= 0:
+    if not steps:
         return ""
     entries = gather(steps)
     closing = _closing(find_open(steps, messages), entries)
@@ -81,10 +83,9 @@ def render_ledger(messages: Sequence[Message], room: int, count: Count) -> str:
     def merged(number: int) -> str:
         return _render(steps, order, number, style, closing)
 
-    for number in _fewest(len(order), lambda number: fits(merged(number))):
-        if fits(text := merged(number)):
-            return text
-    for text in (merged(len(order)), _render(steps, order, len(order), _TINY, []), _totals(steps)):
+    # All of them, where no smaller number does: that may still be too much.
+    fewest = 1 + bisect_left(range(1, len(order)), True, key=lambda number: fits(merged(number)))
+    for text in (merged(fewest), _render(steps, order, len(order), _TINY, []), _totals(steps)):
         if fits(text):
             return text
     return ""
@@ -121,25 +122,12 @@ def _styles(entries: Sequence[Entry]) -> tuple[Style, ...]:
     )
 
 
-def _fewest(last: int, fits: Callable[[int], bool]) -> tuple[int, ...]:
-    """The smallest number up to *last* that fits, with what to try where the search was misled."""
-    low, high = 1, last
-    while low < high:
-        middle = (low + high) // 2
-        if fits(middle):
-            high = middle
-        else:
-            low = middle + 1
-    # One merge may cost more than it saves (it brings a line of its own).
-    return low, low + 1, low + 2, last
-
-
 def _merge_order(entries: Sequence[Entry]) -> tuple[Entry, ...]:
     """*entries* in the order in which they are merged: by age within their section."""
-    ranks: dict[Act, int] = {}
+    ranks: Counter[Act] = Counter()
     aged = []
     for entry in reversed(entries):
-        ranks[entry.act] = ranks.get(entry.act, 0) + 1
+        ranks[entry.act] += 1
         hold = _HOLD_LOOKS if entry.group in _LOOKS else _HOLD.get(entry.act, 1.0)
         aged.append((ranks[entry.act] / hold, -entry.newest, entry))
     return tuple(entry for _, _, entry in sorted(aged, key=lambda item: (-item[0], -item[1])))
@@ -166,10 +154,8 @@ def _render(
 
 
 def _totals(steps: Sequence[Step]) -> str:
-    acts: dict[Act, int] = {}
-    for step in steps:
-        acts[step.deed.act] = acts.get(step.deed.act, 0) + 1
-    said = ", ".join(counted(act, times) for act, times in sorted(acts.items(), key=lambda item: -item[1]))
+    acts = Counter(step.deed.act for step in steps)
+    said = ", ".join(counted(act, times) for act, times in acts.most_common())
     return f"{len(steps)} calls: {said}." if len(steps) > 1 else f"1 call: {said}."
 
 
@@ -193,5 +179,5 @@ def _is_unanswered(entry: Entry) -> bool:
     if entry.outcome.status is not Status.FAILED:
         return False
     # A pipe's status is that of its last program.
-    last = program_of(entry.label.rsplit("|", 1)[-1])
+    last = program_of(entry.label.rpartition("|")[2])
     return not (entry.outcome.exit_code == 1 and last in _ANSWERS_BY_STATUS)
