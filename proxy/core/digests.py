@@ -70,7 +70,7 @@ def chain(seed: bytes, conversation: Conversation) -> tuple[bytes, ...]:
         if len(answers) == 1:
             answered: tuple[int, ...] = (_ordinal(calls, answers[0]),)
         else:
-            answered = tuple([_ordinal(calls, answer) for answer in answers]) if answers else ()
+            answered = tuple([_ordinal(calls, answer) for answer in answers])
         for call in message.calls:
             calls.setdefault(call.id, []).append(ordinal)
             ordinal += 1
@@ -94,12 +94,13 @@ def _ordinal(calls: dict[str, list[int]], answer: str) -> int:
 
 def _identity(credential: str) -> str:
     """Issuer and subject of a JWT, else the credential itself."""
-    token = credential.rsplit(" ", maxsplit=1)[-1]
+    token = credential.rpartition(" ")[2]
     parts = token.split(".")
     if len(parts) != 3:
         return credential
     try:
-        claims = json.loads(urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
+        # More padding than is needed is not minded.
+        claims = json.loads(urlsafe_b64decode(parts[1] + "=="))
         issuer, subject = claims["iss"], claims["sub"]
     except (ValueError, KeyError, TypeError, RecursionError):
         return credential

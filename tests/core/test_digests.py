@@ -6,10 +6,18 @@ from collections.abc import Callable
 
 import pytest
 
-from proxy.core.digests import SIZE_BYTES, chain, scope
+from proxy.core import digests as module
+from proxy.core.digests import SIZE_BYTES, caller, chain, scope
 from proxy.core.messages import Call, Conversation, Message, Role, find_turns
 
 SEED = b"seed"
+
+
+@pytest.fixture(autouse=True)
+def nothing_known() -> None:
+    """What was worked out for another test is worked out anew."""
+    module._scope.cache_clear()
+    module._caller.cache_clear()
 
 
 def said(role: Role, text: str) -> Message:
@@ -193,3 +201,26 @@ def test_a_refreshed_jwt_is_known_whatever_its_scheme_and_length(scheme: str, le
         return scope(b"secret", "chat", [f"{scheme}h.{padded}.s{at}"])
 
     assert refreshed(1) == refreshed(2) == scope(b"secret", "chat", [f"h.{claims(iss='i', sub='s')}.s"])
+
+
+def test_callers_are_told_apart_by_all_that_they_send() -> None:
+    assert caller(["Bearer a", "b"]) == b"Bearer a\nb"
+    assert caller([]) == b""
+    assert caller(["\ud800"]) == b"\xed\xa0\x80"
+
+
+def test_what_is_known_of_a_message_is_not_worked_out_again() -> None:
+    messages = (said(Role.USER, "task"), asks(("a", "1")), answer("a", "one"))
+    first = digests(*messages)
+    known = [message.memo.digest for message in messages]
+    assert digests(*messages) == first
+    assert all(message.memo.digest is before for message, before in zip(messages, known, strict=True))
+
+
+def test_what_is_known_of_a_message_does_not_hold_where_it_answers_another_call() -> None:
+    result = answer("a", "one")
+    first = digests(U, asks(("a", "1"), ("b", "1")), result)
+    second = digests(U, asks(("b", "1"), ("a", "1")), result)
+    assert first[:-1] == second[:-1]
+    assert first[-1] != second[-1]
+    assert second == digests(U, asks(("b", "1"), ("a", "1")), answer("a", "one"))
