@@ -81,7 +81,8 @@ def script(upstream: ScriptedUpstream, window: int) -> None:
             return None
         number = len(upstream.notes)
         line = "- In part {} of record {} the agent went on with the work and wrote down what it saw.\n"
-        text = "".join(line.format(i, number) for i in range(200))[: window // 10 * 3]
+        # No notes have more than 2048 tokens, and none of these has three characters.
+        text = "".join(line.format(i, number) for i in range(200))[: min(window // 10, 2_048) * 3]
         return Answer(text=text.rpartition("\n")[0])
 
     upstream.script = answer

@@ -18,9 +18,10 @@ _RESERVE_DIVISOR, _RESERVE_LEAST, _RESERVE_MOST = 8, 1024, 8192
 _LARGEST_SHARE_DIVISOR = 4
 # Over this share of the budget a compaction is worth a smaller gain.
 _PRESSING_SHARE = 0.95
-# Turns get this share of the budget beside tools and brief: with less no cut would rest. For that
-# the reserve gives way, down to this part of the window.
+# Turns get this share of the budget beside tools and brief, or so much where that is less: with
+# fewer no cut would rest. For that the reserve gives way, down to this part of the window.
 _LEAST_TURNS_SHARE = 0.4
+_LEAST_TURNS = 4096
 _LEAST_RESERVE_DIVISOR = 16
 # Within this share of a limit an estimate is too rough.
 _NEAR_SHARE = 0.1
@@ -74,7 +75,7 @@ class Budget:
         if fixed > self.limit:
             return self
         least = min(self.reserve, self.window // _LEAST_RESERVE_DIVISOR)
-        needed = fixed + int(_LEAST_TURNS_SHARE * self.limit)
+        needed = fixed + min(int(_LEAST_TURNS_SHARE * self.limit), _LEAST_TURNS)
         reserve = min(self.reserve, max(least, self.window - needed))
         return replace(self, reserve=reserve)
 

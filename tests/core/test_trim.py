@@ -103,6 +103,14 @@ def test_then_reasoning_arguments_and_what_was_said_but_never_users() -> None:
     assert json.loads(only.put)["path"] == "x"
 
 
+def test_a_turn_is_left_out_before_what_a_user_said_in_it_is_cut() -> None:
+    conversation = talk(user("task"), *read(1, 40), user("u" * 3_000), *read(2, 40), *read(3, 40))
+    made = cut(conversation, 300)
+    assert made is not None
+    assert made.what == (What.TURNS,)
+    assert made.rewrite.cuts == ()
+
+
 def test_then_whole_oldest_turns_and_a_block_says_so() -> None:
     conversation = talk(user("task"), *(m for n in range(40) for m in read(n, 90)))
     made = cut(conversation, 700, aim=500)
