@@ -81,7 +81,7 @@ def script(upstream: ScriptedUpstream, window: int) -> None:
             return None
         number = len(upstream.notes)
         line = "- In part {} of record {} the agent went on with the work and wrote down what it saw.\n"
-        # No notes have more than 2048 tokens, and none of these has three characters.
+        # Room for notes ends at 2048 tokens, and a token has four characters here.
         text = "".join(line.format(i, number) for i in range(200))[: min(window // 10, 2_048) * 3]
         return Answer(text=text.rpartition("\n")[0])
 
