@@ -20,7 +20,7 @@ def make_app(config: Config, environ: Mapping[str, str] | None = None) -> Starle
     The ASGI application. Its lifespan opens the store and closes everything.
 
     Raises:
-        ConfigError: If there is no usable upstream URL.
+        ConfigError: If there is no usable upstream URL, or what encryption needs is not installed.
     """
     proxy = Proxy(config, os.environ if environ is None else environ)
     answering = Answering(proxy)

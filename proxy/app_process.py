@@ -47,7 +47,7 @@ _WARN_EVERY_SECONDS = 60.0
 
 
 class Proxy:
-    """Everything that lives as long as the process. Made inside the event loop that serves it."""
+    """Everything that lives as long as the process. For one event loop, which need not run yet."""
 
     def __init__(self, config: Config, environ: Mapping[str, str]) -> None:
         self.config = config

@@ -16,6 +16,12 @@ from proxy.stores.guarded import GuardedStore
 from proxy.stores.memory import MemoryStore
 from proxy.stores.sealing import check_installed
 from proxy.stores.sqlite import SqliteStore
+from proxy.stores.sqlite_sealing import fits
+
+_NO_KEY = (
+    "some of the newest entries are encrypted, and no key is given; they count as not there, and what is "
+    "stored from now on can be read in the file: give the key, by the variable of store.encrypt_with_env"
+)
 
 
 def store_for(
@@ -43,7 +49,15 @@ def store_for(
             new_secret=fallback.secret,
             on_set_aside=_tell_set_aside,
         )
-        return await EncryptedStore.open(store, keys, _tell_unreadable) if keys else store
+        if keys:
+            return await EncryptedStore.open(store, keys, _tell_unreadable)
+        try:
+            if not await store.do("reading", lambda connection: fits(connection, lambda *_: None)):
+                _tell_unreadable(_NO_KEY)
+        except BaseException:
+            await store.close()
+            raise
+        return store
 
     return GuardedStore(open_file, fallback, on_error, time.monotonic)
 

@@ -8,7 +8,7 @@ did takes long for a long history: call these off the event loop.
 from collections.abc import Callable
 
 from proxy.asked import Trigger
-from proxy.core.block import Notes, render_block
+from proxy.core.block import Notes, Rooms, render_block
 from proxy.core.plan import Compact, Decision, before_newest, plan, step
 from proxy.looking import Look, Terms
 
@@ -56,9 +56,11 @@ def next_step(terms: Terms, look: Look) -> int | None:
     )
 
 
-def block_of(terms: Terms, look: Look, replaced: int) -> str:
-    """The block for *replaced* messages with the notes that there are, for a trim."""
-    before = look.rewrite
+def block_of(
+    terms: Terms, look: Look, replaced: int, rooms: Rooms | None = None, *, noted: bool = True
+) -> str:
+    """The block for *replaced* messages in *rooms*, with the notes that there are if *noted*, for a trim."""
+    before = look.rewrite if noted else None
     conversation = look.conversation
     starts = [turn.start - conversation.brief_end for turn in conversation.turns]
     covered = before.replaced if before and before.notes else 0
@@ -66,7 +68,7 @@ def block_of(terms: Terms, look: Look, replaced: int) -> str:
         text=before.notes if before else "",
         uncovered_turns=sum(covered <= start < replaced for start in starts),
     )
-    return render_block(conversation, replaced, notes, terms.rooms, terms.count)
+    return render_block(conversation, replaced, notes, rooms or terms.rooms, terms.count)
 
 
 def newest(look: Look) -> int:

@@ -26,6 +26,9 @@ from proxy.upstream import Upstream
 _SKIPS_AFTER_SILENCE = 20
 _NOTES_DIVISOR, _NOTES_LEAST, _NOTES_MOST = 10, 256, 2048
 
+# By so many tokens, and such a part of it, the size of a prompt may be wrong.
+_LEAST_MARGIN, _MARGIN_DIVISOR = 64, 50
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Look:
@@ -79,6 +82,9 @@ class Terms:
     def allowance_for(self, prompt: int) -> int:
         """Tokens for reasoning in a notes request over a view of *prompt* tokens."""
         left = self.notes_room + self.allowance_needed - prompt
+        if self.found.enforces_limit:
+            # It refuses a request that is a few tokens over, and our count may be.
+            left -= max(_LEAST_MARGIN, prompt // _MARGIN_DIVISOR)
         return max(0, min(self.allowance, left))
 
     @property

@@ -10,14 +10,18 @@ from dataclasses import replace
 from proxy.asked import Trigger
 from proxy.board import Board
 from proxy.config import ContextConfig
+from proxy.core.block import Rooms
 from proxy.core.budget import Budget
 from proxy.core.trim import Trim, aim_of, trim
-from proxy.deciding import block_of
+from proxy.deciding import block_of, newest
 from proxy.events import emit
 from proxy.looking import Look, Looking, Terms
 from proxy.metrics import Metrics
 from proxy.rewrites import Rewrites
 
+# Of what tools, brief and newest turn leave each part of a small block gets this share; the frame
+# takes the rest.
+_ROOMS_DIVISOR = 8
 # Where tools and brief leave no more, an answer after an overflow gets this part of the window.
 _LAST_RESERVE_DIVISOR = 16
 
@@ -53,11 +57,12 @@ class Trimming:
         """The view cut down to the budget and stored; None where that cannot be."""
         conversation, budget = look.conversation, terms.budget
         model = self._metrics.model(conversation.model)
-        trimmed = self._cut(terms, look, budget)
-        if trimmed is None and terms.trigger is Trigger.OVERFLOW and not terms.found.enforces_limit:
+        trimmed = self._cut_at_last(terms, look, budget)
+        is_held = terms.found.enforces_limit and conversation.output_limit is not None
+        if trimmed is None and terms.trigger is Trigger.OVERFLOW and not is_held:
             # It was refused as it was: little room for an answer is better than none.
             budget = replace(budget, reserve=min(budget.reserve, budget.window // _LAST_RESERVE_DIVISOR))
-            trimmed = self._cut(terms, look, budget)
+            trimmed = self._cut_at_last(terms, look, budget)
         if trimmed is None:
             self._metrics.over_budget.labels(model).inc()
             emit(
@@ -98,7 +103,17 @@ class Trimming:
         self._metrics.trim_after.labels(model).observe(after.total)
         return after
 
-    def _cut(self, terms: Terms, look: Look, budget: Budget) -> Trim | None:
+    def _cut_at_last(self, terms: Terms, look: Look, budget: Budget) -> Trim | None:
+        """Cut, with a block that says less where what it says is what does not fit."""
+        left = max(0, budget.limit - look.measured.sizes.fixed - newest(look))
+        small, none = _rooms(left // _ROOMS_DIVISOR), _rooms(0)
+        for rooms, noted in ((terms.rooms, True), (small, True), (small, False), (none, False)):
+            trimmed = self._cut(terms, look, budget, rooms, noted=noted)
+            if trimmed is not None:
+                return trimmed
+        return None
+
+    def _cut(self, terms: Terms, look: Look, budget: Budget, rooms: Rooms, *, noted: bool) -> Trim | None:
         sizes = look.measured.sizes
         return trim(
             look.conversation,
@@ -108,5 +123,9 @@ class Trimming:
             limit=budget.limit,
             keep_chars=self._config.trim_chars,
             count=terms.count,
-            block=lambda replaced: block_of(terms, look, replaced),
+            block=lambda replaced: block_of(terms, look, replaced, rooms, noted=noted),
         )
+
+
+def _rooms(each: int) -> Rooms:
+    return Rooms(task=each, users=each, ledger=each, system=each, todos=each)

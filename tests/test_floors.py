@@ -101,6 +101,22 @@ async def test_a_limit_that_the_server_holds_to_leaves_nothing_to_give_way() -> 
     assert all(upstream.count(turn.json) + limit <= WINDOW for turn in upstream.turns)
 
 
+@pytest.mark.parametrize("limit", [1024, None], ids=["with a limit", "without one"])
+async def test_a_block_that_has_grown_gives_way_where_little_is_left(limit: int | None) -> None:
+    """What users said, and the list of calls, grow with the session; the room beside tools does not."""
+    upstream = remembering_upstream(window=WINDOW)
+    upstream.server = Server.VLLM
+    alice = session(tools=int(0.75 * BUDGET))
+    members = {} if limit is None else {"max_tokens": limit}
+    async with upstream.running(), watched(upstream.url) as proxy:
+        for number in range(40):
+            got = await proxy.send(wire(alice.body(**members)))
+            assert got.status == 200, f"call {number}"
+            alice.step()
+            if number % 3 == 2:
+                alice.messages.append({"role": "user", "content": f"Rule {number}: {WORDS * 2}"})
+
+
 async def test_turns_so_large_that_every_other_would_be_worth_it_leave_three_turns_between() -> None:
     """Each rewrite costs the server's cached prompt; meanwhile a trim serves."""
     upstream = remembering_upstream(window=WINDOW)

@@ -10,10 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from proxy.app_store import store_for
 from proxy.config import StoreConfig, load
 from proxy.errors import ConfigError
 from proxy.stores.base import Shelf
 from proxy.stores.encrypted import EncryptedStore
+from proxy.stores.guarded import GuardedStore
 from proxy.stores.sealing import Seal, is_sealed
 from proxy.stores.sqlite import SqliteStore
 from proxy.stores.sqlite_sealing import BATCH, seal_some, wipe
@@ -95,6 +97,20 @@ async def test_with_another_key_there_is_nothing_and_the_log_says_so_once(tmp_pa
     assert await back.longest(Shelf.SEEN, [b"a" * 16]) == (0, VALUE)
     await back.close()
     assert old_told == []
+
+
+@pytest.mark.parametrize(("keys", "is_told"), [([OLD], True), ([], False)], ids=["sealed", "in the clear"])
+async def test_a_key_that_is_left_out_is_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, keys: list[str], is_told: bool
+) -> None:
+    """Else the next entries would stand readable beside the sealed ones, and nobody would know."""
+    path = tmp_path / "s.db"
+    await add(path, keys, b"a" * 16)
+    store = store_for(StoreConfig(path=str(path)), {}, lambda error: None)
+    assert isinstance(store, GuardedStore)
+    await store.open()
+    await store.close()
+    assert ("store.unreadable" in [record.getMessage() for record in caplog.records]) is is_told
 
 
 async def test_a_new_key_before_the_old_one_loses_nothing(tmp_path: Path) -> None:
