@@ -6,12 +6,15 @@ What is cut is decided by `core.trim`; here it is kept, so that it rests, and to
 
 import logging
 from dataclasses import replace
+from itertools import pairwise
+from statistics import median
 
 from proxy.asked import Trigger
 from proxy.board import Board
 from proxy.config import ContextConfig
 from proxy.core.block import Rooms
 from proxy.core.budget import Budget
+from proxy.core.plan import REST_TURNS
 from proxy.core.trim import Trim, aim_of, trim
 from proxy.deciding import block_of, newest
 from proxy.events import emit
@@ -19,6 +22,8 @@ from proxy.looking import Look, Looking, Terms
 from proxy.metrics import Metrics
 from proxy.rewrites import Rewrites
 
+# By so many of the last turns the size of those to come is guessed.
+_RECENT_TURNS = 32
 # Of what tools, brief and newest turn leave each part of a small block gets this share; the frame
 # takes the rest.
 _ROOMS_DIVISOR = 8
@@ -104,14 +109,18 @@ class Trimming:
         return after
 
     def _cut_at_last(self, terms: Terms, look: Look, budget: Budget) -> Trim | None:
-        """Cut, with a block that says less where what it says is what does not fit."""
+        """Cut, with a block that says less where with all that it says nothing fits, or no cut rests."""
         left = max(0, budget.limit - look.measured.sizes.fixed - newest(look))
         small, none = _rooms(left // _ROOMS_DIVISOR), _rooms(0)
+        best: Trim | None = None
         for rooms, noted in ((terms.rooms, True), (small, True), (small, False), (none, False)):
             trimmed = self._cut(terms, look, budget, rooms, noted=noted)
-            if trimmed is not None:
-                return trimmed
-        return None
+            if trimmed is not None and (best is None or trimmed.size < best.size):
+                best = trimmed
+            # Notes are given up for what fits at all, not for rest.
+            if best is not None and (noted is False or rooms is small or _rests(look, best, budget)):
+                break
+        return best
 
     def _cut(self, terms: Terms, look: Look, budget: Budget, rooms: Rooms, *, noted: bool) -> Trim | None:
         sizes = look.measured.sizes
@@ -125,6 +134,15 @@ class Trimming:
             count=terms.count,
             block=lambda replaced: block_of(terms, look, replaced, rooms, noted=noted),
         )
+
+
+def _rests(look: Look, trimmed: Trim, budget: Budget) -> bool:
+    """Whether as many turns as should lie between two rewrites, of the usual size, fit after a cut."""
+    conversation = look.conversation
+    starts = [turn.start - conversation.brief_end for turn in conversation.turns]
+    whole = look.measured.sizes.whole
+    turns = [sum(whole[start:end]) for start, end in pairwise(starts)]
+    return not turns or trimmed.size + REST_TURNS * median(turns[-_RECENT_TURNS:]) <= budget.limit
 
 
 def _rooms(each: int) -> Rooms:

@@ -108,13 +108,16 @@ async def test_a_block_that_has_grown_gives_way_where_little_is_left(limit: int 
     upstream.server = Server.VLLM
     alice = session(tools=int(0.75 * BUDGET))
     members = {} if limit is None else {"max_tokens": limit}
+    outcomes = []
     async with upstream.running(), watched(upstream.url) as proxy:
         for number in range(40):
             got = await proxy.send(wire(alice.body(**members)))
             assert got.status == 200, f"call {number}"
+            outcomes.append(got.outcome)
             alice.step()
             if number % 3 == 2:
                 alice.messages.append({"role": "user", "content": f"Rule {number}: {WORDS * 2}"})
+    assert ("trimmed", "trimmed") not in pairwise(outcomes), "a cut rests"
 
 
 async def test_turns_so_large_that_every_other_would_be_worth_it_leave_three_turns_between() -> None:
