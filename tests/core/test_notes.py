@@ -336,3 +336,10 @@ def test_an_answer_that_is_nothing_but_the_instruction_is_told_so() -> None:
 
 def test_a_window_that_is_no_multiple_leaves_whole_tokens_for_reasoning() -> None:
     assert str(reasoning_allowance(2048, 4095)) == "511"
+
+
+def test_a_line_is_no_copy_of_what_only_stands_between_two_sources() -> None:
+    copied = [letter * 45 for letter in "abc"]
+    notes = "\n".join([*copied, "o" * 45, "XX" + "y" * 45])
+    verdict = judged(notes, sources=("z", "y" * 45, *copied), room=10**4)
+    assert verdict == Accepted(notes)
